@@ -1,7 +1,7 @@
 """Examples to train on and to measure with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy.typing as npt
 from executors.data.errors import invalid
 from executors.data.storage import Array, gathered, stacked
 from mistify.errors import Problem
+
+#: Names of classes in the order of their numbers, by output.
+ClassNames = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -21,19 +24,22 @@ class Dataset:
             the model takes floats.
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
             (-1 where a position is to be ignored), figures float32.
+        classes: Names of classes, where they have names.
     """
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
+    classes: ClassNames = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
 
     def subset(self, indices: npt.NDArray[np.int64]) -> "Dataset":
         """Return the examples at these indices, copied."""
-        return Dataset(
-            {name: gathered(array, indices) for name, array in self.inputs.items()},
-            {name: gathered(array, indices) for name, array in self.targets.items()},
+        return replace(
+            self,
+            inputs={name: gathered(array, indices) for name, array in self.inputs.items()},
+            targets={name: gathered(array, indices) for name, array in self.targets.items()},
         )
 
 
@@ -41,7 +47,7 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
     """Return the examples of both.
 
     Args:
-        first: Comes first, in the names and the order of a model.
+        first: Comes first, in the names and the order of a model, and has the names of classes.
         second: Likewise.
 
     Raises:
@@ -54,9 +60,10 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
             raise invalid(
                 Problem(name, f"examples of shape {[*shape]}", f"{[*expected]}, as in the others", fix)
             )
-    return Dataset(
-        {name: stacked(array, second.inputs[name]) for name, array in first.inputs.items()},
-        {name: stacked(array, second.targets[name]) for name, array in first.targets.items()},
+    return replace(
+        first,
+        inputs={name: stacked(array, second.inputs[name]) for name, array in first.inputs.items()},
+        targets={name: stacked(array, second.targets[name]) for name, array in first.targets.items()},
     )
 
 

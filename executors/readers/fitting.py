@@ -52,7 +52,8 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
             problems += _few_names(source, targets[output.name], output, request)
     if problems:
         raise invalid(*problems)
-    return Dataset({tensor.name: named[tensor][1] for tensor in signature.inputs}, targets)
+    inputs = {tensor.name: named[tensor][1] for tensor in signature.inputs}
+    return Dataset(inputs, targets, request.schema.classes)
 
 
 def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from executors.data.dataset import ClassNames
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.structure.signature import Output, Signature, Tensor
@@ -15,9 +16,6 @@ from mistify.config.dataset import TextSettings
 from mistify.errors import Problem
 
 Arrays = Mapping[str, Array]
-
-#: Names of classes in the order of their numbers, by output.
-ClassNames = Mapping[str, tuple[str, ...]]
 
 #: What a file may call the one input and the one output of a model.
 X: Final = "x"

@@ -8,7 +8,7 @@ import keras
 from executors.structure.graph import Graph, Node, TensorRef
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import signature_of
-from mistify.config.dataset import InputScaling
+from mistify.config.preparation import InputScaling
 from mistify.parsing.validation import InvalidValue
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, model_validator
 
 from mistify.config.metric import Metric, known_metrics
+from mistify.config.preparation import InputScaling, Labels, Positive, Preparation
 from mistify.parsing.validation import InvalidValue, Settings
 
 #: What data are called that are to be generated, followed by how many; and the most.
@@ -15,7 +16,6 @@ MOST_GENERATED: Final = 1_000_000
 #: The largest share of the training data that can be set apart to choose by.
 _MOST_HELD_OUT: Final = 0.5
 
-Positive = Annotated[float, Field(gt=0)]
 ClassWeights: TypeAlias = Literal["balanced"] | tuple[Positive, ...]
 
 
@@ -84,30 +84,6 @@ class Augmentation(Settings):
     brightness: float = Field(default=0.0, ge=0, lt=1, description="a share below 1", examples=[0.2])
 
 
-class InputScaling(Settings):
-    """The conversion of the data's figures to those that the model expects; a package contains it.
-
-    Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
-    """
-
-    factor: float = 1.0
-    offset: float = 0.0
-    mean: tuple[float, ...] | None = None
-    std: tuple[Positive, ...] | None = None
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "InputScaling":
-        by_channel = self.mean is not None or self.std is not None
-        equal = self.mean is not None and self.std is not None and len(self.mean) == len(self.std)
-        if by_channel and (not equal or (self.factor, self.offset) != (1.0, 0.0)):
-            raise InvalidValue(
-                self.model_dump(exclude_defaults=True),
-                '"factor" and "offset", or "mean" and "std" of one length',
-                'write for example {"factor": 0.003921569}',
-            )
-        return self
-
-
 class DataSettings(Settings):
     """Settings for reading data, training on them and measuring with them.
 
@@ -122,6 +98,9 @@ class DataSettings(Settings):
         class_weights: The weight of each class in the loss: a list, or "balanced", which makes the
             totals of all classes equal.
         text: How text becomes token ids.
+        labels: The names of classes by output, or a file with them; by default those that the training data
+            have.
+        preparation: What an app does with an input, by its name.
     """
 
     metric: Metric | None = Field(
@@ -137,6 +116,13 @@ class DataSettings(Settings):
         default=None, description='"balanced" or a list of numbers above 0', examples=["balanced"]
     )
     text: TextSettings | None = None
+    labels: Labels | None = Field(default=None, exclude_if=lambda labels: labels is None)
+    preparation: dict[str, Preparation] = Field(
+        default_factory=dict,
+        exclude_if=lambda preparation: not preparation,
+        description="an object by input",
+        examples=[{"photo": {"image": {}}}],
+    )
 
 
 def trains_on_answers(train: str | None) -> bool:

@@ -13,20 +13,23 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric, OutputScore
+from mistify.config.preparation import Preparation
 from mistify.config.targets import OVERALL, Target
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import Training
 from mistify.parsing.validation import problems_of
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 MANIFEST = "manifest.json"
 
 #: The input of a multi-branch network that chooses the branch: int32, a scalar.
@@ -47,6 +50,9 @@ def fixed_batch_signature(signature: str) -> str:
 
 
 _CHUNK = 1 << 20
+
+#: What formats before 3 do not have.
+_SINCE_FORMAT_3: Final = ("labels", "preparation")
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -151,7 +157,8 @@ class Manifest(_Record):
     """A package: the goal it was made for, its costs and accuracy, its inputs and outputs, its files.
 
     Attributes:
-        format_version: of this file; `FORMAT_VERSION` is the newest one that can be read.
+        format_version: of this file; `FORMAT_VERSION` is the newest one that can be read. A file has the
+            oldest format that holds all its content, so that older clients can read it, too.
         job: the job's id.
         goal: the goal's id.
         budget: axis (`mistify.budget`) -> limit.
@@ -168,6 +175,10 @@ class Manifest(_Record):
         latency: measured on the host, and under which conditions.
         inputs: the network's inputs in order, without `BRANCH_INPUT`.
         outputs: the network's outputs in order.
+        labels: output -> the names of the classes that it tells apart, in their order; of an output with one
+            value, the names of no and yes. Without outputs whose classes have no names.
+        preparation: input -> what an app does to make one; a vocabulary is one of the `files`. Without inputs
+            of which nothing is declared.
         quantization: the precision; "none" is float32.
         branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
             network then has one more input, `BRANCH_INPUT`, the number of the branch that runs; and for each
@@ -188,7 +199,7 @@ class Manifest(_Record):
         created: when, with its time zone.
     """
 
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     job: str
     goal: str
     budget: dict[str, float]
@@ -204,6 +215,8 @@ class Manifest(_Record):
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    labels: dict[str, tuple[str, ...]] = {}
+    preparation: dict[str, Preparation] = {}
     quantization: Quantization = Quantization.NONE
     branches: tuple[Branch, ...] = ()
     default_branch: Annotated[int, Field(ge=0)] = 0
@@ -221,6 +234,14 @@ class Manifest(_Record):
     @classmethod
     def _of_any_format(cls, content: Any) -> Any:
         return _upgraded(content)
+
+    @model_serializer(mode="wrap")
+    def _in_the_oldest_format(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = serialize(self)
+        if self.labels or self.preparation:
+            return content
+        without = {key: value for key, value in content.items() if key not in _SINCE_FORMAT_3}
+        return without | {"format_version": 2}
 
     @model_validator(mode="after")
     def _share_is_a_share(self) -> "Manifest":
@@ -275,8 +296,11 @@ class Manifest(_Record):
 def _upgraded(content: Any) -> Any:
     """Return the content of a manifest in the newest format.
 
-    Format 1 has accuracies on the test data alone, by which branches were chosen as well, and one target.
+    Format 2 has neither names of classes nor preparations. Format 1 has accuracies on the test data alone, by
+    which branches were chosen as well, and one target.
     """
+    if isinstance(content, dict) and content.get("format_version") == 2:
+        return {**content, "format_version": FORMAT_VERSION}
     if not isinstance(content, dict) or content.get("format_version") != 1:
         return content
     branches, target = content.get("branches", []), content.get("accuracy_target")

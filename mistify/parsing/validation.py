@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -111,10 +111,25 @@ def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 def _model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
     """Return the model that validates the value below these keys."""
+    annotation: Any = model
     for key in keys:
-        field = _keys(model).get(str(key))
-        annotation: Any = field.annotation if field else None
-        for candidate in (annotation, *get_args(annotation)):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                model = candidate
+        annotation = _annotation_at(annotation, key)
+        model = next(filter(_is_model, (annotation, *get_args(annotation))), model)
     return model
+
+
+def _annotation_at(annotation: Any, key: str | int) -> Any:
+    """Return the type of the value below a key of an object, or an index of a list."""
+    if isinstance(key, int):
+        return annotation  # whose arguments are looked through
+    for candidate in (annotation, *get_args(annotation)):
+        if _is_model(candidate):
+            field = _keys(candidate).get(str(key))
+            return None if field is None else field.annotation
+        if get_origin(candidate) is dict:
+            return get_args(candidate)[1]
+    return None
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

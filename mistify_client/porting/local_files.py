@@ -18,6 +18,9 @@ from mistify.parsing.quantities import format_bytes
 from mistify.uploads import FileDigest, UploadName, listing_text
 from mistify_client.rpc.files import FilesClient
 
+#: In place of a key: every key.
+_ANY: Final = "*"
+
 #: Where a goal, or the defaults of goals, name files.
 _PLACES: Final = (
     ("dataset", "train"),
@@ -25,6 +28,9 @@ _PLACES: Final = (
     ("dataset", "unlabelled"),
     ("dataset", "validation"),
     ("dataset", "text", "vocabulary"),
+    ("dataset", "labels"),
+    ("dataset", "labels", _ANY),
+    ("dataset", "preparation", _ANY, "tokens", "vocabulary"),
 )
 
 _PRESET, _APPLICATION = "keras_hub/", "keras.applications/"
@@ -100,11 +106,8 @@ class _Collector:
         """Put the names of uploads in place of the files that a goal, or the defaults of goals, name."""
         if isinstance(goal.get("model"), str):
             goal["model"] = self._model(goal["model"])
-        for *parents, key in _PLACES:
-            holder: Any = goal
-            for parent in parents:
-                holder = holder.get(parent) if isinstance(holder, dict) else None
-            if isinstance(holder, dict) and isinstance(holder.get(key), str):
+        for place in _PLACES:
+            for holder, key in _holders(goal, place):
                 holder[key] = self._name(holder[key])
 
     def _model(self, name: str) -> str:
@@ -146,6 +149,18 @@ class _Collector:
         listing = FileDigest(sha256(content).hexdigest(), len(content))
         self.listings[listing] = content
         return listing
+
+
+def _holders(value: object, place: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the objects in which texts stand at a place, each with its key."""
+    if not isinstance(value, dict):
+        return
+    first, *rest = place
+    for key in list(value) if first == _ANY else [first]:
+        if rest:
+            yield from _holders(value.get(key), rest)
+        elif isinstance(value.get(key), str):
+            yield value, key
 
 
 def _below(directory: Path) -> Iterator[Path]:

@@ -8,12 +8,16 @@ import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import TensorInfo
+from mistify.parsing.validation import unknown_name
 
 Array = npt.NDArray[Any]
 
+#: What a caller gives by position: an array, or arrays by the names of inputs.
+Given = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+
 
 def bind(
-    inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
     """Return the array of each input, in the dtype of the network.
 
@@ -21,7 +25,7 @@ def bind(
 
     Args:
         inputs: those of the network, in order; -1 in a shape is any size, at least 1.
-        positional: the first arrays, in the order of the inputs.
+        positional: the first arrays, in the order of the inputs; or one mapping with all arrays by name.
         named: the other arrays, by name.
 
     Returns:
@@ -33,12 +37,14 @@ def bind(
     fitting = _fitting(inputs, positional, named)
     if fitting is not None:
         return fitting
+    if len(positional) == 1 and isinstance(positional[0], Mapping):
+        return bind(inputs, (), _alone(positional[0], named))
     arrays = checked(inputs, positional, named)
     return {info.name: _stored(info, arrays[info.name]) for info in inputs}
 
 
 def checked(
-    inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
     """Check the array of each input and return it as it is, for callers with too many examples for a copy.
 
@@ -50,19 +56,35 @@ def checked(
     Raises:
         MistifyError: as `bind`.
     """
-    arrays, problems = _by_name([info.name for info in inputs], positional, named)
+    given, problems = _by_name(inputs, positional, named)
+    arrays: dict[str, Array] = {}
     for info in inputs:
-        if info.name in arrays:
-            problems += _misfits(info, arrays[info.name])
+        if info.name in given:
+            arrays[info.name], misfits = _as_array(info, given[info.name])
+            problems += misfits
     if not problems:
         problems += _unequal_batches(inputs, arrays)
     if problems:
-        raise MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
+        raise _unfit(*problems)
     return arrays
 
 
+def _unfit(*problems: Problem) -> MistifyError:
+    return MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
+
+
+def _alone(
+    given: Mapping[str, npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+) -> Mapping[str, npt.ArrayLike]:
+    """Return a mapping that was given, if it has all that was given."""
+    if named:
+        fix = "put all inputs into the dict"
+        raise _unfit(Problem("inputs", f"a dict, and {', '.join(named)} beside it", "a dict alone", fix))
+    return given
+
+
 def _fitting(
-    inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array] | None:
     """Return the arrays if all fit as they are, as most do; an inference may take less time than checking."""
     if len(positional) + len(named) != len(inputs):
@@ -86,39 +108,67 @@ def _stored(info: TensorInfo, array: Array) -> Array:
 
 
 def _by_name(
-    names: Sequence[str], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
-) -> tuple[dict[str, Array], list[Problem]]:
-    expected = f"{len(names)} ({', '.join(names)})"
+    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
+) -> tuple[dict[str, Given], list[Problem]]:
+    """Return what was given for each input, and the problems of what is missing, unknown or there twice."""
+    infos = {info.name: info for info in inputs}
+    order = f"{len(infos)} ({', '.join(infos)})"
     problems = [
-        Problem(name, "an array", f"one of {', '.join(names)}", "use the name of an input")
-        for name in named
-        if name not in names
+        Problem(str(name), f"an array of {_described(array)}", *unknown_name(str(name), infos))
+        for name, array in named.items()
+        if name not in infos
     ]
-    if len(positional) > len(names):
-        problems.append(Problem("inputs", f"{len(positional)}", expected, "leave out the others"))
-    arrays = dict(zip(names, positional, strict=False))
-    twice = [name for name in named if name in arrays]
+    if len(positional) > len(infos):
+        problems.append(Problem("inputs", f"{len(positional)}", order, "leave out the others"))
+    given: dict[str, Given] = dict(zip(infos, positional, strict=False))
+    twice = [name for name in named if name in given]
     problems += [Problem(name, "two arrays", "one", "give it by position or by name") for name in twice]
-    arrays |= {name: array for name, array in named.items() if name in names}
-    missing = [name for name in names if name not in arrays]
-    problems += [Problem(name, "nothing", "an array", f"the network takes {expected}") for name in missing]
-    return {name: np.asarray(array) for name, array in arrays.items()}, problems
+    given |= {name: array for name, array in named.items() if name in infos}
+    missing = [info for name, info in infos.items() if name not in given]
+    fix = f"the network takes {order}"
+    problems += [Problem(info.name, "nothing", f"an array of {_expected(info)}", fix) for info in missing]
+    return given, problems
+
+
+def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
+    """Return an input as an array, and what is wrong with it."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return np.empty(0), [Problem(info.name, "uneven lists", _expected(info), "give an array")]
+    return array, list(_misfits(info, array))
 
 
 def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
-    values = info.dtype if info.scale is None else "float32"
+    values = _values(info)
     if array.dtype != info.dtype and not np.can_cast(array.dtype, values, "safe"):
         fix = f"convert it, for example with .astype(numpy.{values})"
         yield Problem(info.name, str(array.dtype), f"{values}, or what it can hold exactly", fix)
     sizes = zip(info.shape, array.shape, strict=False)
     if array.ndim != len(info.shape) or not all(expected in (-1, actual) for expected, actual in sizes):
-        shape = f"({', '.join('batch' if size == -1 else str(size) for size in info.shape)})"
         fix = "reshape it"
         if array.shape == tuple(info.shape[1:]):
             fix = "add the batch dimension: array[numpy.newaxis]"
-        yield Problem(info.name, f"shape {array.shape}", f"shape {shape}", fix)
+        yield Problem(info.name, f"shape {array.shape}", f"shape {_shape(info)}", fix)
     elif not array.size:
         yield Problem(info.name, f"shape {array.shape}", "at least one example", "leave the call out")
+
+
+def _values(info: TensorInfo) -> str:
+    """Return the type of the values that an input takes; a quantized one takes floats as well."""
+    return info.dtype if info.scale is None else "float32"
+
+
+def _shape(info: TensorInfo) -> str:
+    return f"({', '.join('batch' if size == -1 else str(size) for size in info.shape)})"
+
+
+def _expected(info: TensorInfo) -> str:
+    return f"{_values(info)} of shape {_shape(info)}"
+
+
+def _described(value: npt.ArrayLike) -> str:
+    return f"shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _unequal_batches(inputs: Sequence[TensorInfo], arrays: Mapping[str, Array]) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy.typing as npt
 
-from mistify_client.runtime.inputs import Array, bind
+from mistify_client.runtime.inputs import Array, Given, bind
 from mistify_client.runtime.interpreter import Network
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
@@ -34,12 +34,12 @@ class LoadedPackage:
         self._lock = threading.Lock()
 
     def run(
-        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike], switchboard: Switchboard
+        self, arrays: Sequence[Given], named: Mapping[str, npt.ArrayLike], switchboard: Switchboard
     ) -> dict[str, Array]:
         """Run the branch that the switchboard names when the inference begins.
 
         Args:
-            arrays: the first inputs [batch, ...], in their order.
+            arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
             named: the other inputs [batch, ...], by name.
             switchboard: of the package.
 

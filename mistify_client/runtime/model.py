@@ -16,7 +16,8 @@ from mistify.files import cache_directory
 from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
-from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.images import prepared_input
+from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import NETWORK, Network, open_network
 from mistify_client.runtime.loaded import LoadedPackage, recorded
 from mistify_client.runtime.statistics import Statistics
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class PortedModel:
-    """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
+    """A ported network: call it with NumPy arrays, by position, by the names of its inputs or as a dict.
 
     The batch size may be any from 1 on; all inputs of a call share it. A size that was not among the last few
     costs an allocation, for each branch its own. Values are converted where the network's dtype holds them
@@ -86,6 +87,33 @@ class PortedModel:
         return self.manifest.outputs
 
     @property
+    def labels(self) -> tuple[str, ...] | dict[str, tuple[str, ...]] | None:
+        """Return the names of the classes in their order, as the package has them; None where it has none.
+
+        Where several outputs have names, a dict by output. Of an output with one value, they are the names of
+        no and yes.
+        """
+        labels = self.manifest.labels
+        return dict(labels) if len(labels) > 1 else next(iter(labels.values()), None)
+
+    def prepare(self, image: Array, name: str | None = None) -> Array:
+        """Return an image as an input, prepared as the package declares it.
+
+        What the network itself does to its inputs, such as Keras's `Rescaling`, is not done twice.
+
+        Args:
+            image: RGB, uint8 [height, width, 3].
+            name: Of the input; may be left out where only one takes images.
+
+        Returns:
+            [1, ...], which the model takes as it is.
+
+        Raises:
+            MistifyError: NOT_FOUND, the package does not declare how; INVALID_DATASET, it is no such image.
+        """
+        return prepared_input(self.manifest, image, name)
+
+    @property
     def branches(self) -> tuple[Branch, ...]:
         """Return the branches, the cheapest first; none where the package has a single network."""
         return self.manifest.branches
@@ -116,11 +144,11 @@ class PortedModel:
         """Return figures on this model's inferences of the last seconds, without the time spent waiting."""
         return self._loaded.recorder.observed().statistics(seconds)
 
-    def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Array | dict[str, Array]:
+    def __call__(self, /, *arrays: Given, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
 
         Args:
-            arrays: the first inputs [batch, ...], in their order.
+            arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
             named: the other inputs [batch, ...], by name.
 
         Returns:

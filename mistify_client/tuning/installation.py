@@ -7,7 +7,6 @@ from pathlib import Path
 
 from mistify.config.metric import Metric
 from mistify.package.manifest import Manifest, describe_file
-from mistify.package.training import TRAIN
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import check_current, install
 from mistify_client.tuning.trainer import Weights, write_weights
@@ -34,8 +33,10 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
     with tempfile.TemporaryDirectory(prefix="mistify-") as directory:
         new = Path(directory)
         write_weights(tuned, weights, new / NETWORK)
-        shutil.copyfile(tuned / TRAIN, new / TRAIN)
-        _describe(Manifest.load(tuned), new, score, examples).save(new)
+        manifest = Manifest.load(tuned)
+        for name in manifest.files.keys() - {NETWORK}:
+            shutil.copyfile(tuned / name, new / name)
+        _describe(manifest, new, score, examples).save(new)
         return install(package, new, expected=tuned)
 
 

@@ -94,9 +94,7 @@ class Trainer:
         arrays = self._inputs(inputs) | self._targets(targets) | self._teacher_targets(teacher)
         self._require_batch(arrays)
         scalars = {KD_WEIGHT: 0.0 if teacher is None else kd_weight, LEARNING_RATE: learning_rate}
-        return self._loss(
-            TRAIN_STEP, **arrays, **{name: np.float32(value) for name, value in scalars.items()}
-        )
+        return self._loss(TRAIN_STEP, arrays, scalars)
 
     def adapt_step(self, inputs: NamedArrays, learning_rate: float) -> float:
         """Run one step of plain gradient descent that lowers the entropy of the outputs; no targets needed.
@@ -118,7 +116,7 @@ class Trainer:
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)
         arrays = self._inputs(inputs)
         self._require_batch(arrays)
-        return self._loss(ADAPT_STEP, **arrays, **{LEARNING_RATE: np.float32(learning_rate)})
+        return self._loss(ADAPT_STEP, arrays, {LEARNING_RATE: learning_rate})
 
     def infer(self, inputs: NamedArrays) -> dict[str, Array]:
         """Return the outputs for any number of examples.
@@ -176,8 +174,10 @@ class Trainer:
             outputs: dict[str, Array] = self._interpreter.get_signature_runner(signature)(**arrays)
         return outputs
 
-    def _loss(self, signature: str, **arrays: Any) -> float:
-        return float(self._run(signature, **arrays)["loss"])
+    def _loss(self, signature: str, arrays: Mapping[str, Array], scalars: Mapping[str, float]) -> float:
+        # As vectors of one: given a shape without dimensions, LiteRT 2.3 crashes on ARM64.
+        vectors = {name: np.full(1, value, np.float32) for name, value in scalars.items()}
+        return float(self._run(signature, **arrays, **vectors)["loss"].item())
 
     def _inputs(self, inputs: NamedArrays) -> dict[str, Array]:
         positional, named = ((), inputs) if isinstance(inputs, Mapping) else ((inputs,), {})

@@ -44,7 +44,7 @@ class ProblemCollector:
         """Return the result of `load`, or None if a model, data or settings cannot be used.
 
         Args:
-            place: Where they stand. The algorithm's settings keep the places that the error has.
+            place: Where they stand. Settings below it, and the algorithm's, keep the places in the error.
             load: Raises `MistifyError`, whose problems are added.
         """
         try:
@@ -56,4 +56,4 @@ class ProblemCollector:
 
 
 def _place(place: str, problem: Problem) -> str:
-    return problem.place if problem.place.startswith("algorithm.config") else place
+    return problem.place if problem.place.startswith((f"{place}.", "algorithm.config")) else place

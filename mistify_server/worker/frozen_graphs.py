@@ -30,6 +30,7 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, ReferenceTask, SourceTask, Task
 from mistify_server.worker.adaptation.calibration import at_each_precision, calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
@@ -124,6 +125,8 @@ class GraphRunner:
             problems.check(
                 f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
             )
+        describing = partial(description_of, data.settings, graph.signature, objectives, train)
+        problems.load("dataset", describing)
         return metric, output_metrics(objectives, train.targets, data.settings.metrics, labelled=True)
 
     def _prepare(self, task: SourceTask) -> SourceResult:

@@ -6,6 +6,7 @@ from functools import partial
 
 from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.reading import CollectiveBatch
+from mistify.parsing.validation import json_path
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.algorithms import check_algorithm
@@ -55,9 +56,9 @@ class BatchResolver:
             for part, name in named.items()
             if name is not None
         }
-        settings = problems.check(f"{place}.text.vocabulary", lambda: self._find_vocabulary(dataset.settings))
+        settings = self._find_files(dataset.settings, place, problems)
         validation = problems.check(f"{place}.validation", lambda: self._find_validation(dataset.validation))
-        if len(problems.problems) > count or settings is None or validation is None:
+        if len(problems.problems) > count or validation is None:
             return None
         settings = settings.model_copy(update={"validation": validation})
         labelled = dataset.test is not None and not generated_count(dataset.test)
@@ -75,10 +76,21 @@ class BatchResolver:
             return validation
         return str(self.roots.find(validation, PathKind.EITHER))
 
-    def _find_vocabulary(self, settings: DataSettings) -> DataSettings:
-        """Return the settings with the path of the vocabulary below its root."""
-        if settings.text is None or settings.text.vocabulary is None:
-            return settings
-        vocabulary = str(self.roots.find(settings.text.vocabulary))
-        text = settings.text.model_copy(update={"vocabulary": vocabulary})
-        return settings.model_copy(update={"text": text})
+    def _find_files(self, settings: DataSettings, place: str, problems: ProblemCollector) -> DataSettings:
+        """Return the settings with the paths of all files that they name below their roots."""
+
+        def find(keys: Sequence[str], name: str) -> str:
+            return str(problems.check(json_path(keys, place), partial(self.roots.find, name)))
+
+        text, labels = settings.text, settings.labels
+        if text is not None and text.vocabulary is not None:
+            text = text.model_copy(update={"vocabulary": find(["text", "vocabulary"], text.vocabulary)})
+        labels = labels and {
+            output: find(["labels", *filter(None, [output])], named) if isinstance(named, str) else named
+            for output, named in labels.items()
+        }
+        preparation = {
+            name: prepared.with_vocabulary(partial(find, ["preparation", name, "tokens", "vocabulary"]))
+            for name, prepared in settings.preparation.items()
+        }
+        return settings.model_copy(update={"text": text, "labels": labels, "preparation": preparation})

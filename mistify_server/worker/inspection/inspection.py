@@ -43,6 +43,7 @@ from mistify_server.worker.adaptation.calibration import calibrated, calibrated_
 from mistify_server.worker.adaptation.latency import Profiles
 from mistify_server.worker.answers import answers
 from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
+from mistify_server.worker.description.description import description_of
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.inspection.outlook import outlook_of
@@ -159,6 +160,9 @@ class SourceInspector:
             problems.check(
                 "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
             )
+        problems.load(
+            "dataset", partial(description_of, data.settings, signature_of(model), objectives, train)
+        )
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
         metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
         return _Data(train, validation, metric, None if test is None else len(test), metrics)

@@ -72,4 +72,4 @@ def _files(conversion: Conversion) -> dict[str, bytes]:
     """Return the contents of all files but the manifest, by name."""
     networks = conversion.networks
     training = {TRAIN: networks.train} if networks.train else {}
-    return {SERVE: networks.serve, **training, **conversion.other_files}
+    return {SERVE: networks.serve, **training, **conversion.description.files, **conversion.other_files}

@@ -14,6 +14,7 @@ from executors.training.objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
 from mistify_server.worker.packaging.conversion.converter import Function, convert_function
 from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, representative
@@ -65,6 +66,7 @@ def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_ou
     if quantization.precision is Quantization.INT8:
         sample = representative(train)
         examples = {spec.name: sample[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in graph.inputs}
+    objectives = objectives_for(graph.signature, train)
     conversion = Conversion(
         networks=ConvertedNetworks(convert_graph(graph, quantization, examples)),
         inputs=[spec.name for spec in graph.inputs],
@@ -72,8 +74,9 @@ def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_ou
         originals=[partial(_run, graph)],
         float32=partial(convert_graph, graph),
         accuracy=task.accuracy,
+        description=description_of(task.data.settings, graph.signature, objectives, train),
     )
-    return assemble(conversion, task, objectives_for(graph.signature, train), held_out)
+    return assemble(conversion, task, objectives, held_out)
 
 
 def _run(graph: FrozenGraph, inputs: Examples) -> dict[str, np.ndarray]:

@@ -46,6 +46,8 @@ def manifest_of(
         latency=own.latency,
         inputs=inputs,
         outputs=outputs,
+        labels=dict(conversion.description.labels),
+        preparation=dict(conversion.description.preparation),
         quantization=settings.quantization.precision,
         branches=_branches(conversion, measured, task),
         default_branch=measured.default,

@@ -14,6 +14,7 @@ from executors.training.objectives import empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
@@ -52,6 +53,7 @@ def package_model(
     if compression is not None:
         model = compressed(model, compression, setup, training_steps, task.seed)
         accuracy = evaluate(model, setup.validation, task.data.metric)
+    objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
     zipped = branches and task.settings.saved_model
     conversion = Conversion(
@@ -62,10 +64,11 @@ def package_model(
         float32=partial(convert, model),
         accuracy=accuracy,
         note=_note_on_classes(model, setup.train),
+        description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
         other_files={SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {},
     )
-    return assemble(conversion, task, objectives_of(model, setup.train), HeldOut(setup.validation, test))
+    return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
 
 
 def _convert(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from executors.data import storage
+from executors.data import joined, storage
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
 from mistify.config.dataset import TextSettings
@@ -106,8 +106,12 @@ def test_test_data_share_the_classes_of_the_training_data(tmp_path):
     train = write_jsonl(tmp_path / "train.jsonl", [{"x": [1, 2, 3], "y": kind} for kind in KINDS])
     test = write_jsonl(tmp_path / "test.jsonl", [{"x": [1, 2, 3], "y": "eel"}])
     sig = signature([FIGURES], [KIND])
-    assert load_dataset(str(train), sig).targets["kind"].tolist() == [1, 0, 2, 0]
-    assert load_dataset(str(test), sig, train=str(train)).targets["kind"].tolist() == [2]
+    trained = load_dataset(str(train), sig)
+    assert trained.targets["kind"].tolist() == [1, 0, 2, 0]
+    tested = load_dataset(str(test), sig, train=str(train))
+    assert tested.targets["kind"].tolist() == [2]
+    assert trained.classes == tested.classes == {"kind": ("cat", "dog", "eel")}
+    assert joined(trained.subset(np.array([0])), trained).classes == trained.classes
     write_jsonl(test, [{"x": [1, 2, 3], "y": "eel"}, {"x": [1, 2, 3], "y": "emu"}])
     reported = problem_of(test, sig, train=str(train))
     assert "row 2: kind = 'emu'; expected one of the training data's cat, dog, eel" in reported
@@ -326,7 +330,9 @@ def test_images_that_cannot_be_read_and_missing_classes_are_reported(tmp_path):
     test = write_images(tmp_path / "test", {"a/1.png": image, "z/1.png": image})
     assert "a class z; expected one of the training data's a, b, c" in problem_of(test, sig, train=str(root))
     (root / "b" / "1.png").unlink()
-    assert load_dataset(str(root), sig).targets["kind"].tolist() == [0, 2]
+    folder = load_dataset(str(root), sig)
+    assert folder.targets["kind"].tolist() == [0, 2]
+    assert folder.classes == {"kind": ("a", "b", "c")}
     (root / "b").rmdir()
     assert "names of 2 classes of kind; expected names of all 3" in problem_of(root, sig)
 

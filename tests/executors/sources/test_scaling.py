@@ -7,7 +7,7 @@ import pytest
 from executors.sources.scaling import scaled
 from executors.structure import analyse, narrow
 from executors.structure.signature import signature_of
-from mistify.config.dataset import InputScaling
+from mistify.config.preparation import InputScaling
 from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers

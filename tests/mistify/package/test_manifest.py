@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from mistify.config.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import (
     FORMAT_VERSION,
@@ -117,7 +118,7 @@ def test_no_valid_manifest(package, text):
 
 def test_a_newer_format_says_what_to_do(package):
     directory, _ = package
-    change(directory, format_version=3, something="new")
+    change(directory, format_version=4, something="new")
     error = failure(directory, Manifest.load)
 
     assert error.code is ErrorCode.STORE_VERSION
@@ -138,6 +139,35 @@ def test_a_manifest_of_the_first_format_is_read(package):
     assert loaded.validation_accuracy == loaded.accuracy == manifest.accuracy
     assert [branch.validation_accuracy for branch in loaded.branches] == [0.7, 0.8]
     assert (loaded.format_version, loaded.targets) == (FORMAT_VERSION, overall(0.75))
+
+
+def test_without_anything_new_a_manifest_is_in_the_format_that_older_clients_read(package):
+    directory, manifest = package
+    content = json.loads((directory / MANIFEST).read_text())
+    assert content["format_version"] == 2
+    assert not {"labels", "preparation"} & set(content)
+    assert Manifest.load(directory).format_version == manifest.format_version == 3
+
+
+def test_names_of_classes_and_preparations_are_of_the_newest_format(package):
+    directory, manifest = package
+    told = {
+        "labels": {"probabilities": ("cat", "dog")},
+        "preparation": {
+            "image": Preparation(
+                image=ImagePreparation(size=(8, 8), colour="bgr", mean=(1, 2, 3), std=(4, 5, 6))
+            ),
+            "text": Preparation(tokens=TokenPreparation(length=5, vocabulary="vocab.txt")),
+        },
+    }
+    manifest = Manifest.model_validate(manifest.model_dump() | told)
+    manifest.save(directory)
+    content = json.loads((directory / MANIFEST).read_text())
+    assert content["format_version"] == 3
+    assert content["labels"] == {"probabilities": ["cat", "dog"]}
+    assert content["preparation"]["text"] == {"tokens": {"length": 5, "vocabulary": "vocab.txt"}}
+    assert Manifest.load(directory) == manifest
+    assert (manifest.labels, manifest.preparation) == tuple(told.values())
 
 
 def test_problems_name_their_places(package):

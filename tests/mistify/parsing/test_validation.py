@@ -14,6 +14,8 @@ class Inner(Settings):
 class Outer(Settings):
     inner: Inner | None = None
     several: tuple[Inner, ...] = ()
+    named: dict[str, Inner] = Field(default_factory=dict)
+    nested: tuple["Outer", ...] = ()
 
 
 def problems(value, place=""):
@@ -46,6 +48,12 @@ def test_the_field_says_what_is_expected():
 
     assert (wrong.value, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "write for example 0.1")
     assert (missing.place, missing.value) == ("several[0].rate", "nothing")
+    assert missing.expected == "a rate above 0"
+
+
+@pytest.mark.parametrize("value", [{"named": {"a": {}}}, {"nested": [{"inner": {}}]}])
+def test_the_field_says_what_is_expected_at_any_depth(value):
+    (missing,) = problems(value)
     assert missing.expected == "a rate above 0"
 
 

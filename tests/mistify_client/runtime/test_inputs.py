@@ -1,5 +1,6 @@
 """Arrays that fit are taken as they are; others are converted, or refused with all that is wrong."""
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ count = np.array([1, 2], np.int32)
         ((image, count), {}),
         ((image,), {"count": count}),
         ((), {"count": count, "image": image}),
+        (({"count": count, "image": image},), {}),
+        ((MappingProxyType({"count": count, "image": image}),), {}),
     ],
 )
 def test_arrays_that_fit_are_not_copied(positional: Any, named: Any) -> None:
@@ -60,6 +63,12 @@ def test_other_arrays_are_converted(other: Any) -> None:
         ((image,), {"number": count}, "number"),
         ((image,), {}, "count"),
         ((image, count, count), {}, "inputs"),
+        (({"image": image},), {"count": count}, "inputs"),
+        (({"image": image}, count), {}, "image"),
+        (({"image": image, "counts": count},), {}, "counts"),
+        (({"image": image},), {}, "count"),
+        (({"image": image, 1: count},), {}, "1"),
+        (([[1.0], [2.0, 3.0]], count), {}, "image"),
     ],
 )
 def test_what_does_not_fit_is_refused(positional: Any, named: Any, place: str) -> None:
@@ -74,3 +83,14 @@ def test_a_tensor_without_a_batch_takes_no_other_shape() -> None:
     np.testing.assert_array_equal(bound["table"], image[0])
     with pytest.raises(MistifyError, match="does not fit"):
         bind((fixed,), (image[0][:1],), {})
+
+
+def test_an_error_names_the_input_what_it_is_and_what_it_should_be() -> None:
+    with pytest.raises(MistifyError) as caught:
+        bind(INPUTS, ({"imag": image, "count": count.reshape(2, 1)},), {})
+    assert [str(problem) for problem in caught.value.problems] == [
+        'imag: got an array of shape (2, 2, 3); expected one of count, image; did you mean "image"?',
+        "image: got nothing; expected an array of float32 of shape (batch, 2, 3); "
+        "the network takes 2 (image, count)",
+        "count: got shape (2, 1); expected shape (batch); reshape it",
+    ]

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from executors.data import Dataset, split
 from executors.readers.builtin import read_builtin
-from mistify.config.dataset import Augmentation, DataSettings, InputScaling
+from mistify.config.dataset import Augmentation, DataSettings
 from mistify.config.metric import Metric
+from mistify.config.preparation import InputScaling
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST

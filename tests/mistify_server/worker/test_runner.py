@@ -8,8 +8,9 @@ import pytest
 
 from executors.readers.builtin import read_builtin
 from executors.search import Predictor, Sample
-from mistify.config.dataset import Augmentation, DataSettings, InputScaling
+from mistify.config.dataset import Augmentation, DataSettings
 from mistify.config.metric import Metric
+from mistify.config.preparation import ImagePreparation, InputScaling, Preparation
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import (
@@ -185,13 +186,22 @@ def test_settings_that_do_not_fit_the_model_are_reported(runner: TaskRunner, sou
         class_weights=(1.0, 2.0),
         augment=Augmentation(crop=8),
         scale=InputScaling(mean=(1.0, 2.0), std=(1.0, 2.0)),
+        labels={"": ("zero", "one")},
+        preparation={"photo": Preparation(image=ImagePreparation())},
     )
     places: list[str] = []
     for update in ({}, {"scale": None}):
         data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
         inspection: Any = runner.run(InspectTask(model=source, **{**COMMON, "data": data}))
         places += [problem.place for problem in inspection.problems]
-    assert places == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
+    assert places == [
+        "dataset.scale",
+        "dataset.metric",
+        "dataset.class_weights",
+        "dataset.labels",
+        "dataset.preparation.photo",
+        "dataset.augment",
+    ]
 
 
 def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import Training
+from mistify_server.worker.description.description import Description
 from mistify_server.worker.packaging.conversion.branches import Branches
 from mistify_server.worker.packaging.tflite.runner import Array, Arrays
 
@@ -44,6 +45,7 @@ class Conversion:
         float32: Converts the same network in float32.
         accuracy: Of the network before its conversion, on the validation data.
         note: A remark on the network for the manifest; may be empty.
+        description: What apps are told of inputs and outputs.
         branches: The networks between which it can switch; None where it cannot.
         other_files: Further files of the package, by name.
     """
@@ -55,5 +57,6 @@ class Conversion:
     float32: Callable[[], bytes]
     accuracy: float
     note: str = ""
+    description: Description = field(default_factory=Description)
     branches: Branches | None = None
     other_files: Mapping[str, bytes] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from executors.data import Dataset
 from executors.structure import fold_batch_norm
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
+from mistify.config.preparation import TokenPreparation
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.quantization import Quantization
@@ -72,6 +73,31 @@ def test_a_package_describes_itself(package, tmp_path):
     assert manifest.files["serve.tflite"].size == size
     assert manifest.versions.keras == keras.__version__
     assert manifest.quantization is Quantization.NONE
+
+
+def test_a_package_says_what_apps_have_to_know(model, setup, tmp_path):
+    """Names of classes from the training data, the declared preparation, and a file that it needs."""
+    (tmp_path / "vocab.txt").write_text("[UNK]\nword\n")
+    settings = DataSettings(
+        preparation={"ids": {"tokens": {"vocabulary": str(tmp_path / "vocab.txt")}}},
+        labels={"": ("cat", "dog", "eel")},
+    )
+    ids = keras.Input((4,), name="ids")
+    inputs = [*model.inputs, ids]
+    two = keras.Model(inputs, layers.Add(name="sum")([model.outputs[0], layers.Dense(3)(ids)]))
+    train = Dataset(
+        {**setup.train.inputs, "ids": np.zeros((len(setup.train), 4), np.int64)},
+        {"sum": setup.train.targets["scores"]},
+    )
+    described = replace(setup, train=train, validation=train, settings=settings)
+    task = package_task()
+    made = packaged(two, task, described)
+    assert made.manifest.labels == {"sum": ("cat", "dog", "eel")}
+    assert made.manifest.preparation["ids"].tokens == TokenPreparation(length=4, vocabulary="vocab.txt")
+    assert made.files["vocab.txt"] == b"[UNK]\nword\n"
+    assert made.manifest.files["vocab.txt"].size == 11
+    named = replace(setup, train=replace(setup.train, classes={"scores": ("a", "b", "c")}))
+    assert packaged(model, task, named).manifest.labels == {"scores": ("a", "b", "c")}
 
 
 def test_classes_that_were_not_trained_on_are_noted(package, setup):

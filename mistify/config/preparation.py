@@ -1,0 +1,192 @@
+"""What an app does with inputs and outputs of a package: preparing an input, and naming classes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from mistify.config.targets import OVERALL
+from mistify.parsing.validation import InvalidValue, Settings
+
+#: A shape without the batch; None where a size is free.
+Shape: TypeAlias = Sequence[int | None]
+Positive = Annotated[float, Field(gt=0)]
+Pixels = Annotated[int, Field(ge=1)]
+File = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+Colour: TypeAlias = Literal["rgb", "bgr", "grey"]
+_CHANNELS: Final[Mapping[Colour, int]] = {"rgb": 3, "bgr": 3, "grey": 1}
+_EXAMPLE_OF_LABELS: Final = 'write for example ["cat", "dog"]'
+
+
+def _names(raw: object) -> object:
+    """Check names of classes, or the name of a file with a name on each line."""
+    names = [raw] if isinstance(raw, str) else raw
+    if isinstance(names, list | tuple) and names and all(isinstance(n, str) and n.strip() for n in names):
+        return raw
+    expected = "a list of names, or the name of a file with a name on each line"
+    raise InvalidValue(raw, expected, _EXAMPLE_OF_LABELS)
+
+
+def _by_output(raw: object) -> object:
+    return raw if isinstance(raw, Mapping) and raw else {OVERALL: raw}
+
+
+#: Names of classes by output, or with `OVERALL` of the only output of classes.
+Labels = Annotated[
+    dict[str, Annotated[tuple[str, ...] | str, BeforeValidator(_names)]], BeforeValidator(_by_output)
+]
+
+
+class InputScaling(Settings):
+    """The conversion of the data's figures to those that the model expects; a package contains it.
+
+    Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
+    """
+
+    factor: float = Field(default=1.0, description="is multiplied with each value")
+    offset: float = Field(default=0.0, description="is added afterwards")
+    mean: tuple[float, ...] | None = Field(
+        default=None, description="in place of both, with `std`: is subtracted, a value for each channel"
+    )
+    std: tuple[Positive, ...] | None = Field(
+        default=None, description="the divisor after that, a value for each channel"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "InputScaling":
+        by_channel = self.mean is not None or self.std is not None
+        equal = self.mean is not None and self.std is not None and len(self.mean) == len(self.std)
+        if by_channel and (not equal or (self.factor, self.offset) != (1.0, 0.0)):
+            raise InvalidValue(
+                self.model_dump(include={"factor", "offset", "mean", "std"}, exclude_defaults=True),
+                '"factor" and "offset", or "mean" and "std" of one length',
+                'write for example {"factor": 0.003921569}',
+            )
+        return self
+
+
+class ImagePreparation(InputScaling):
+    """The way from an image, RGB values from 0 to 255, to an input of the package.
+
+    It is resized, its channels are put into order, and its values are scaled. Mean and standard deviation are
+    in the order of the input's channels. In a manifest size and colour are always there.
+    """
+
+    size: tuple[Pixels, Pixels] | None = Field(
+        default=None,
+        description="height and width; by default those of the input",
+        examples=[[224, 224]],
+    )
+    resize: Literal["bilinear", "nearest"] = Field(
+        default="bilinear", description='"bilinear", with antialiasing, or "nearest"'
+    )
+    colour: Colour | None = Field(
+        default=None, description='"rgb", "bgr" or "grey"; by default "rgb" of three channels, "grey" of one'
+    )
+    layout: Literal["channels_last", "channels_first"] = Field(
+        default="channels_last", description='"channels_last" or "channels_first"'
+    )
+
+    def of(self, shape: Shape) -> "ImagePreparation":
+        """Return the preparation for an input of this shape, with its size and colour.
+
+        Raises:
+            InvalidValue: The input takes no such image.
+        """
+        sizes = list(shape)
+        if len(sizes) != len(("height", "width", "channels")):
+            raise InvalidValue(list(shape), "an input of height, width and channels", "declare another kind")
+        channels = sizes.pop(-1 if self.layout == "channels_last" else 0)
+        colour = self.colour or ("grey" if channels == 1 else "rgb")
+        if channels is not None and channels != _CHANNELS[colour]:
+            fix = f"correct colour or layout: the input has the shape {list(shape)}"
+            raise InvalidValue(f"{channels} channels", f"{_CHANNELS[colour]} of {colour}", fix)
+        if self.mean is not None and len(self.mean) != _CHANNELS[colour]:
+            expected = f"{_CHANNELS[colour]} values of mean and std"
+            raise InvalidValue(list(self.mean), expected, "give one for each channel")
+        return self.model_copy(update={"size": self._size(sizes), "colour": colour})
+
+    def _size(self, sizes: Shape) -> tuple[int, int]:
+        height, width = self.size or sizes
+        if height is None or width is None:
+            raise InvalidValue("no size", "one, as the input leaves it free", 'add "size"')
+        for size, own in zip((height, width), sizes, strict=True):
+            if own not in (None, size):
+                raise InvalidValue([height, width], f"the input's {list(sizes)}", "leave it out")
+        return height, width
+
+
+class TokenPreparation(Settings):
+    """The tokens of an input.
+
+    A package contains the vocabulary: in its manifest `vocabulary` is the name of a file beside it.
+    """
+
+    length: int | None = Field(
+        default=None, ge=1, description="tokens of an example; by default those of the input", examples=[64]
+    )
+    vocabulary: File = Field(
+        description="a file with a token on each line, whose number, from 0, is its id",
+        examples=["vocab.txt"],
+    )
+
+    def of(self, shape: Shape) -> "TokenPreparation":
+        """Return the preparation for an input of this shape, with its length.
+
+        Raises:
+            InvalidValue: The input takes no such tokens.
+        """
+        if len(shape) != 1:
+            raise InvalidValue(
+                list(shape), "an input with one token id at each place", "declare another kind"
+            )
+        length = self.length or shape[0]
+        if length is None:
+            raise InvalidValue(
+                "no length", "tokens of an example, which the input leaves free", 'add "length"'
+            )
+        if shape[0] not in (None, length):
+            raise InvalidValue(length, f"the input's {shape[0]}", "leave it out")
+        return self.model_copy(update={"length": length})
+
+
+class Preparation(Settings):
+    """The preparation of one input: as an image or as tokens."""
+
+    image: ImagePreparation | None = Field(default=None, exclude_if=lambda image: image is None)
+    tokens: TokenPreparation | None = Field(default=None, exclude_if=lambda tokens: tokens is None)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Preparation":
+        if (self.image is None) == (self.tokens is None):
+            raise InvalidValue(
+                self.model_dump(exclude_defaults=True),
+                'either "image" or "tokens"',
+                'write for example {"image": {}}',
+            )
+        return self
+
+    def of(self, shape: Shape) -> "Preparation":
+        """Return the preparation for an input of this shape, with all that follows from it.
+
+        Args:
+            shape: Without the batch; None where a size is free.
+
+        Raises:
+            InvalidValue: The input takes nothing of the kind.
+        """
+        return Preparation(
+            image=self.image and self.image.of(shape), tokens=self.tokens and self.tokens.of(shape)
+        )
+
+    def with_vocabulary(self, name_of: Callable[[str], str]) -> "Preparation":
+        """Return the preparation with another name of its vocabulary, if it has one.
+
+        Args:
+            name_of: Gives the name, such as a path, for the present one.
+        """
+        if self.tokens is None:
+            return self
+        named = {"vocabulary": name_of(self.tokens.vocabulary)}
+        return Preparation(tokens=self.tokens.model_copy(update=named))

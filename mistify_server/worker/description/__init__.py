@@ -1,0 +1,1 @@
+"""What packages tell apps: the names of classes, and how inputs are prepared."""

@@ -1,0 +1,62 @@
+"""What a package tells apps of its inputs and outputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from executors.data import Dataset
+from executors.structure.signature import Signature
+from executors.training.objectives import Objective
+from mistify.config.dataset import DataSettings
+from mistify.config.preparation import Preparation
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.tasks.problems import ProblemCollector
+from mistify_server.worker.description.inputs import preparation_of, vocabularies_of
+from mistify_server.worker.description.labels import label_count, labels_of
+
+
+@dataclass(frozen=True)
+class Description:
+    """What apps are told.
+
+    Attributes:
+        labels: The names of classes in their order, by output.
+        preparation: The preparation of inputs by their names; vocabularies are some of the `files`.
+        files: Contents of files that the package has for it, by name.
+    """
+
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    preparation: Mapping[str, Preparation] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def description_of(
+    settings: DataSettings, signature: Signature, objectives: Mapping[str, Objective], train: Dataset
+) -> Description:
+    """Return what a package tells apps.
+
+    Args:
+        settings: Of the data.
+        signature: What the network takes and gives.
+        objectives: What each output learns, by its name.
+        train: Training data, whose classes may have names.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem, at its place in the config.
+    """
+    problems = ProblemCollector()
+    counts = {output.name: label_count(output, objectives[output.name]) for output in signature.outputs}
+    labels = labels_of(settings.labels, counts, train.classes, problems)
+    preparation = preparation_of(settings.preparation, signature.inputs, problems)
+    vocabularies = vocabularies_of(preparation, problems)
+    if problems:
+        raise MistifyError(ErrorCode.INVALID_CONFIG, "the package cannot be described", problems.problems)
+    return Description(
+        labels,
+        {name: prepared.with_vocabulary(_file_name) for name, prepared in preparation.items()},
+        {name: path.read_bytes() for name, path in vocabularies.items()},
+    )
+
+
+def _file_name(path: str) -> str:
+    return Path(path).name

@@ -1,0 +1,75 @@
+"""The preparation of inputs, and the vocabularies that packages contain for it."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from executors.structure.signature import Input
+from mistify.config.preparation import Preparation
+from mistify.package.manifest import MANIFEST, FileName
+from mistify.package.training import TRAIN
+from mistify.parsing.validation import InvalidValue, json_path, unknown_name
+from mistify_server.tasks.problems import ProblemCollector
+
+#: What a vocabulary cannot be called in a package.
+_TAKEN: Final = frozenset({MANIFEST, "serve.tflite", TRAIN, "saved_model.zip"})
+_FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
+
+
+def preparation_of(
+    declared: Mapping[str, Preparation], inputs: tuple[Input, ...], problems: ProblemCollector
+) -> dict[str, Preparation]:
+    """Return the preparation of inputs, by their names, with all that follows from their shapes.
+
+    Args:
+        declared: In the config.
+        inputs: Of the network.
+        problems: Collects what does not fit these.
+    """
+    by_name = {tensor.name: tensor for tensor in inputs}
+    made = {
+        name: problems.check(
+            json_path([name], "dataset.preparation"), partial(_fitted, name, preparation, by_name)
+        )
+        for name, preparation in declared.items()
+    }
+    return {name: preparation for name, preparation in made.items() if preparation is not None}
+
+
+def vocabularies_of(preparation: Mapping[str, Preparation], problems: ProblemCollector) -> dict[str, Path]:
+    """Return the vocabularies of inputs by their names in the package: those that the files have.
+
+    Args:
+        preparation: By input, with the paths of the vocabularies.
+        problems: Collects names that files of a package cannot have.
+    """
+    files: dict[str, Path] = {}
+    for name, prepared in preparation.items():
+        if prepared.tokens is not None:
+            place = json_path([name, "tokens", "vocabulary"], "dataset.preparation")
+            problems.check(place, partial(_add, Path(prepared.tokens.vocabulary), files))
+    return files
+
+
+def _fitted(name: str, preparation: Preparation, inputs: Mapping[str, Input]) -> Preparation:
+    if name not in inputs:
+        raise InvalidValue(name, *unknown_name(name, inputs))
+    return preparation.of(inputs[name].shape)
+
+
+def _add(path: Path, files: dict[str, Path]) -> None:
+    """Add a file under its own name.
+
+    Raises:
+        InvalidValue: It cannot have this name in a package.
+    """
+    try:
+        _FILE_NAME.validate_python(path.name)
+    except ValidationError as error:
+        expected = 'a file named in letters, digits, ".", "_" and "-"'
+        raise InvalidValue(path.name, expected, "rename it") from error
+    if path.name in _TAKEN or files.setdefault(path.name, path) != path:
+        raise InvalidValue(path.name, "a name that no other file of the package has", "rename it")

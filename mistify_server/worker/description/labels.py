@@ -1,0 +1,89 @@
+"""The names of the classes that outputs tell apart."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from executors.data import ClassNames
+from executors.structure.signature import Output
+from executors.training.objectives import Binary, Categorical, Objective
+from mistify.config.preparation import Labels
+from mistify.config.targets import OVERALL
+from mistify.parsing.validation import InvalidValue, json_path, unknown_name
+from mistify_server.tasks.problems import ProblemCollector
+
+#: The number of names that each output has.
+Counts = Mapping[str, int]
+
+
+def label_count(output: Output, objective: Objective) -> int:
+    """Return how many names an output has: 0 if it tells no classes apart, 2 if it says yes or no."""
+    if not isinstance(objective, Categorical | Binary):
+        return 0
+    count = (output.shape or (1,))[-1] or 0
+    return 2 if isinstance(objective, Binary) and count == 1 else count
+
+
+def labels_of(
+    declared: Labels | None, counts: Counts, classes: ClassNames, problems: ProblemCollector
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of classes by output, without outputs that have none.
+
+    Args:
+        declared: In the config; files can be read.
+        counts: Of all outputs.
+        classes: The names in the training data, in the order of their numbers.
+        problems: Collects what is wrong with those in the config.
+    """
+    names = {output: classes.get(output, ()) for output in counts}
+    for key, labels in (declared or {}).items():
+        place = json_path([] if key == OVERALL else [key], "dataset.labels")
+        output = problems.check(place, partial(_output, key, counts))
+        if output is not None:
+            of_output = partial(_names, labels, counts[output], classes.get(output, ()))
+            names[output] = problems.check(place, of_output) or ()
+    return {
+        output: names[output] for output, count in counts.items() if count and len(names[output]) == count
+    }
+
+
+def _output(key: str, counts: Counts) -> str:
+    """Return the output that a key of the labels means.
+
+    Raises:
+        InvalidValue: There is none with classes, or not only one.
+    """
+    with_classes = [output for output, count in counts.items() if count]
+    if not with_classes:
+        raise InvalidValue("names of classes", "none, as no output tells classes apart", "remove them")
+    if key == OVERALL and len(with_classes) > 1:
+        example = f'write for example {{"{with_classes[0]}": [...]}}'
+        raise InvalidValue("one list", f"names by output, of {', '.join(with_classes)}", example)
+    if key != OVERALL and key not in with_classes:
+        raise InvalidValue(key, *unknown_name(key, with_classes))
+    return key if key != OVERALL else with_classes[0]
+
+
+def _names(labels: tuple[str, ...] | str, count: int, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of an output's classes.
+
+    Raises:
+        InvalidValue: They are too few or too many, or in another order than in the training data.
+    """
+    names = _read(Path(labels)) if isinstance(labels, str) else labels
+    if len(names) != count:
+        fix = "name every class, in the order of the model's output"
+        raise InvalidValue(f"{len(names)} names", f"{count}, one for each class", fix)
+    if names != classes and sorted(names) == sorted(classes):
+        expected = f"the order of the training data: {', '.join(classes[:10])}"
+        raise InvalidValue(names, expected, "remove it: the names are in the data")
+    return names
+
+
+def _read(path: Path) -> tuple[str, ...]:
+    """Return the names in a file, one on each line."""
+    try:
+        lines = path.read_text(encoding="utf-8").rstrip("\r\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(path.name, f"names in UTF-8 ({error})", "give another file") from error
+    return tuple(line.strip() for line in lines)

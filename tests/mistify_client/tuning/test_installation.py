@@ -1,0 +1,32 @@
+"""A tuned version of a package has all that the package had, with other weights."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+import mistify_client
+from mistify.package.manifest import Manifest, describe_file, verify
+from mistify_client.tuning.installation import install_tuned
+from mistify_client.tuning.trainer import load_trainer
+from mistify_client.tuning.training_loop import Score
+from tests.paths import DATA
+
+
+def test_a_tuned_version_keeps_other_files_and_what_apps_are_told(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    shutil.copytree(DATA / "trainable", package)
+    (package / "expected.npz").unlink()
+    (package / "vocab.txt").write_text("word\n")
+    shipped = Manifest.load(package)
+    labels = {"scores": tuple("abcdefghij"[: shipped.outputs[0].shape[-1]])}
+    files = shipped.files | {"vocab.txt": describe_file(package / "vocab.txt")}
+    shipped.model_copy(update={"files": files, "labels": labels}).save(package)
+    weights = {name: 0 * array for name, array in load_trainer(package).weights().items()}
+    version = install_tuned(package, package, weights, Score(0.5, 0.25), 8)
+    assert (version / "vocab.txt").read_text() == "word\n"
+    assert verify(version).tuned_from == shipped.files["serve.tflite"].sha256
+    model = mistify_client.load(package)
+    assert model.labels == labels["scores"]
+    zeros = np.zeros((1, *model.inputs[0].shape[1:]), np.float32)
+    assert np.ptp(model(zeros)) == 0

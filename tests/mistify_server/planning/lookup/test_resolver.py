@@ -1,0 +1,65 @@
+"""Files that the settings of the data name are looked up below the data roots."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify.config.porting import PortingConfig
+from mistify.config.reading import collective_batches
+from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.planning.lookup.resolver import BatchResolver
+from mistify_server.store.directory import Store, open_store
+from mistify_server.tasks.problems import ProblemCollector
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "store") as store:
+        yield store
+
+
+def resolved(store: Store, root: Path, **dataset: Any) -> tuple[Any, list[str]]:
+    """Return the data of a config, and its problems."""
+    files = {"train": "t.npz", "test": "t.npz"}
+    (root / "t.npz").touch()
+    raw = {"id": "half", "model": "digits-resnet", "adaptation_goal": {"FLOP": "0.5x"}}
+    config = PortingConfig.model_validate({**raw, "dataset": files | dataset})
+    models = ModelRepository(store.models, store.artifacts)
+    problems = ProblemCollector()
+    resolver = BatchResolver(models, DataRoots.of([root]), store.devices)
+    batches = resolver.resolve(collective_batches([config]), problems)
+    return batches[0].data if batches else None, [problem.place for problem in problems.problems]
+
+
+def test_the_files_of_settings_are_found_below_a_root(store: Store, tmp_path: Path) -> None:
+    for name in ("names.txt", "words.txt"):
+        (tmp_path / name).touch()
+    tokens = {"tokens": {"vocabulary": "words.txt"}}
+    dataset = {"text": {"vocabulary": "words.txt"}, "labels": "names.txt", "preparation": {"ids": tokens}}
+    data, problems = resolved(store, tmp_path, **dataset)
+    settings, words = data.settings, str(tmp_path / "words.txt")
+    assert problems == []
+    assert (settings.text.vocabulary, settings.preparation["ids"].tokens.vocabulary) == (words, words)
+    assert settings.labels == {"": str(tmp_path / "names.txt")}
+    data, _ = resolved(store, tmp_path, labels={"kind": ["a", "b"]})
+    assert data.settings.labels == {"kind": ("a", "b")}
+
+
+def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+    tokens = {"tokens": {"vocabulary": "wrds.txt"}}
+    dataset = {
+        "text": {"vocabulary": "wrds.txt"},
+        "labels": {"kind": "names.txt", "open": ["no", "yes"]},
+        "preparation": {"ids": tokens},
+    }
+    assert resolved(store, tmp_path, **dataset) == (
+        None,
+        [
+            "[0].dataset.text.vocabulary",
+            "[0].dataset.labels.kind",
+            "[0].dataset.preparation.ids.tokens.vocabulary",
+        ],
+    )
