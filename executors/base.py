@@ -12,6 +12,7 @@ from pydantic import Field
 from executors.structure import Structure
 from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Trainer
+from mistify.config.layers import LayerRules
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.profiles import Profile
 from mistify.errors import ErrorCode, MistifyError
@@ -32,6 +33,8 @@ class Params(TrainingParams):
         max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
         seed: Where all randomness starts from.
+        layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
+            names. They are the assignments' own, in the structure of the source.
     """
 
     source_steps: int = Field(default=2400, ge=0)
@@ -40,6 +43,9 @@ class Params(TrainingParams):
     max_steps: int = Field(default=3000, ge=1)
     schedule_interval: int = Field(default=200, ge=1)
     seed: int = Field(default=0, ge=0)
+    layers: LayerRules = Field(
+        default_factory=dict, description="rules by patterns of layers' names", examples=[{"stem*": "keep"}]
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Assignment:
         profiles: The hardware whose latency the budget limits.
         setup: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
-        source: The structure of the source, which the network descends from.
+        source: The structure of the source, which the network descends from, with the rules for its layers.
         prepared: What `prepare` has computed for the source and its data.
         narrowest: Costs of the narrowest network between the source and this one, where that is not this one.
     """

@@ -12,7 +12,7 @@ from executors.base import Params
 from executors.data import Dataset
 from executors.data.errors import invalid
 from executors.sources.scaling import scaled
-from executors.structure import analyse, removable_blocks, shallower
+from executors.structure import analyse, removable_blocks, shallower, unmatched
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
 from executors.training.metrics import (
@@ -91,7 +91,9 @@ class SourceInspector:
             return Inspection(costs={}, floor={}, hardware=task.hardware, problems=tuple(problems.problems))
         data = self._inspect_data(problems, task.data, model)
         profiles = self._profiles(task, model, data)
-        structure = analyse(model)
+        structure = analyse(model, params.layers if params else {})
+        wrong = unmatched(structure.rules, structure.graph.layers)
+        problems.add(pattern.problem("algorithm.config.layers") for pattern in wrong)
         estimates = outlook = None
         if params is not None and not problems:
             estimates = estimates_of(structure, task, profiles)
@@ -102,7 +104,7 @@ class SourceInspector:
                 outlook = outlook_of(model, setup, estimates, data.tested)
         costs = costs_of(structure.network(), profiles)
         least = shallower(structure, removable_blocks(structure))
-        floor = costs_of(least.network(dict.fromkeys(least.groups, 1)), profiles)
+        floor = costs_of(least.network(least.least_widths), profiles)
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
