@@ -15,6 +15,7 @@ from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower, unmatched
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
+from executors.training.losses import check_output_loss
 from executors.training.metrics import (
     check_labels,
     check_metric,
@@ -25,7 +26,7 @@ from executors.training.metrics import (
 from executors.training.objectives import Objective, check_balanced, objectives_of, with_unlabelled
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
-from mistify.config.dataset import generated_count
+from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
@@ -148,7 +149,7 @@ class SourceInspector:
         metric = data.settings.metric or (default if data.labelled else default.without_labels)
         if not data.labelled:
             problems.check("dataset.metric", partial(check_labels, data.settings.metric))
-        weights = data.settings.class_weights
+        weights = DataSettings(class_weights=data.settings.class_weights)
         # A few answers of the source say nothing of the classes that there will be.
         parts = {"validation": validation} if data.has_validation_labels else {}
         parts |= {} if test is None else {"test": test}
@@ -157,11 +158,13 @@ class SourceInspector:
             problems.check(
                 f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, parts)
             )
+        for name, loss in data.settings.losses.items():
+            checked = partial(check_output_loss, name, loss, objectives, model, train)
+            problems.check(f"dataset.losses.{name}", checked)
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
         if not data.trains_on_answers:
-            problems.check(
-                "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
-            )
+            balanced = partial(check_balanced, signature_of(model), train, data.settings.class_weights)
+            problems.check("dataset.class_weights", balanced)
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
         metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
         return _Data(train, validation, metric, None if test is None else len(test), metrics)

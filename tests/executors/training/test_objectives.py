@@ -17,6 +17,7 @@ from executors.training.objectives import (
     objectives_of,
     with_unlabelled,
 )
+from mistify.config.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers
@@ -159,7 +160,7 @@ def test_balanced_weights_make_every_class_count_alike():
         "price": np.zeros(3, np.float32),
     }
     data = Dataset({"tokens": np.zeros((3, 4)), "figures": np.zeros((3, 2))}, targets)
-    actual = objectives_of(heads(), data, "balanced")
+    actual = objectives_of(heads(), data, DataSettings(class_weights="balanced"))
     labels = targets["tags"][targets["tags"] >= 0]
     assert actual["tags"].weights == pytest.approx(
         compute_class_weight("balanced", classes=np.arange(5), y=labels)
