@@ -3,8 +3,8 @@
 | objective | output | targets |
 | --- | --- | --- |
 | `Categorical` | softmax or logits [n, ..., classes] | integers [n, ...]; positions of -1 are ignored |
-| `Binary` | sigmoid or a logit, [n, ...] | 0 or 1, of the output's shape |
-| `Regression` | [n, ...] | floats, of the output's shape |
+| `Binary` | sigmoid or a logit, [n, ...] | integers 0 or 1, of the output's shape |
+| `Regression` | any but softmax, [n, ...] | floats, of the output's shape; of a sigmoid 0 to 1 |
 
 So a choice among positions (the start of a span) is a classification, and a label for every position
 another one.
@@ -225,9 +225,7 @@ def objective_of(output: Output, target: Array) -> Objective:
         if output.activation is not Activation.SIGMOID:
             return Categorical(output.activation)
     elif _fits(_squeezed(shape), _squeezed(output.shape)) and output.activation is not Activation.SOFTMAX:
-        if whole or output.activation is Activation.SIGMOID:
-            return Binary(output.activation)
-        return Regression(output.activation)
+        return Binary(output.activation) if whole else Regression(output.activation)
     actual = f"targets of shape {target.shape} and type {target.dtype}"
     raise InvalidValue(actual, _expected(output), "reshape or cast them, or use another head")
 
@@ -367,7 +365,7 @@ def _expected(output: Output) -> str:
     sizes = ["n", *("any" if size is None else str(size) for size in output.shape)]
     same = f"[{', '.join(sizes)}]"
     if output.activation is Activation.SIGMOID:
-        return f"0 or 1 {same}"
+        return f"0 or 1, or figures from 0 to 1, {same}"
     classes = f"integer classes [{', '.join(sizes[:-1])}]"
     if output.activation is Activation.SOFTMAX:
         return classes
