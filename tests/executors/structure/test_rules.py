@@ -130,3 +130,13 @@ def test_a_pattern_that_matches_no_layer_is_told_which_may_be_meant(pattern: str
     (wrong,) = unmatched({pattern: KEEP, "st*": KEEP}, names)
     assert wrong.value == pattern
     assert wrong.fix.startswith(fix)
+
+
+def test_what_a_layer_that_is_kept_has_inside_is_kept() -> None:
+    """The heads of an attention, which no tensor shows."""
+    tokens = keras.Input((5, 8), name="tokens")
+    x = layers.MultiHeadAttention(2, 4, name="attention")(tokens, tokens)
+    model = keras.Model(tokens, layers.Dense(3, name="kind")(x))
+    inside = {"attention", "attention#2", "attention#3"}
+    assert not inside.isdisjoint(analyse(model).groups)
+    assert inside.isdisjoint(analyse(model, {"attention": KEEP}).groups)
