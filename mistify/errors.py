@@ -26,6 +26,7 @@ class ErrorCode(Enum):
     CANCELLED = ("CANCELLED", 499, 9)
     CORRUPT_PACKAGE = ("DATA_LOSS", 500, 10)
     PRIVACY_BUDGET = ("FAILED_PRECONDITION", 409, 12)
+    NO_ROOM = ("RESOURCE_EXHAUSTED", 413, 13)
     INTERNAL = ("INTERNAL", 500, 1)
 
     # Members with equal tuples would become aliases of each other: the name keeps them apart.

@@ -52,10 +52,12 @@ def serve(
     with _reported_errors():
         settings = load_config(config, flags)
 
-        def on_ready(address: str) -> None:
+        def on_ready(address: str, url: str | None) -> None:
             if settings.ready_file is not None:
                 write_text(settings.ready_file, address)
             typer.echo(f"listening on {address}")
+            if url is not None:
+                typer.echo(f"HTTP at {url}")
 
         asyncio.run(run_server(settings.server_settings(), on_ready))
 

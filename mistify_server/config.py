@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -22,16 +22,24 @@ from pydantic_settings import (
 from typer.models import OptionInfo
 
 from mistify.errors import Problem, invalid_config
-from mistify.parsing.validation import problems_of
+from mistify.parsing.quantities import parse_bytes
+from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.tokens import read_token
-from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
+from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
-from mistify_server.server import ServerSettings
+from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
 
 
 def _file(example: str) -> Any:
     return Field(None, description="the path of a file", examples=[example])
+
+
+def _size(text: str) -> str:
+    """Return a text that is a size in bytes as it is."""
+    if parse_bytes(text).relative:
+        raise InvalidValue(text, "a size such as 50GB", "write it with a unit of bytes")
+    return text
 
 
 class ServeConfig(BaseSettings):
@@ -49,6 +57,14 @@ class ServeConfig(BaseSettings):
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.", show_default=DEFAULT_LISTEN)
     ] = Field(DEFAULT_LISTEN, description="HOST:PORT", examples=[DEFAULT_LISTEN])
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Where HTTP is served, the REST interface; off opens none.",
+            show_default=DEFAULT_HTTP,
+        ),
+    ] = Field(None, description="HOST:PORT or off", examples=[DEFAULT_HTTP])
     data_root: Annotated[
         list[Path], typer.Option(help="Directory with models and data, may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])
@@ -77,6 +93,15 @@ class ServeConfig(BaseSettings):
     ] = Field(
         DEFAULT_MAX_GOALS, ge=1, le=1_000_000, description="a number from 1 to 1,000,000", examples=[10_000]
     )
+    max_uploads: Annotated[
+        str,
+        AfterValidator(_size),
+        typer.Option(
+            metavar="SIZE",
+            help="The most that uploads take on the disk: models and data that callers have sent.",
+            show_default=DEFAULT_MAX_UPLOADS,
+        ),
+    ] = Field(DEFAULT_MAX_UPLOADS, description="a size such as 50GB", examples=["50GB"])
     index: Annotated[
         str,
         typer.Option(
@@ -127,10 +152,12 @@ class ServeConfig(BaseSettings):
         return ServerSettings(
             store=self.store.resolve(),
             listen=self.listen,
+            http=self.http,
             data_roots=tuple(self.data_root),
             engine=self.engine,
             slots=self.slots,
             max_goals=self.max_goals,
+            max_uploads=parse_bytes(self.max_uploads).value,
             index=self.index,
             certificate=_certificate(self.tls_certificate, self.tls_key),
             token=read_token(self.token_file),

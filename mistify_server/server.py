@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,13 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mistify.costs.axes import registry
+from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.quantities import format_bytes, parse_bytes
 from mistify.v1 import (
     devices_pb2,
     devices_pb2_grpc,
+    files_pb2,
+    files_pb2_grpc,
     porting_pb2,
     porting_pb2_grpc,
     tuning_pb2,
@@ -29,7 +33,8 @@ from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
-from mistify_server.api.listening import DEFAULT_LISTEN, Certificate, listen
+from mistify_server.api.files import FilesServicer
+from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, listen
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
@@ -42,12 +47,22 @@ from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.store.directory import open_store, serving
+from mistify_server.store.directory import UPLOADS, open_store, serving
+from mistify_server.store.uploads import Uploads
+
+#: As the address for HTTP: it is not served.
+HTTP_OFF = "off"
 
 _log = logging.getLogger(__name__)
 
 #: Seconds that running calls get to end when the server stops.
 _GRACE = 2.0
+
+#: Of all that callers have sent.
+DEFAULT_MAX_UPLOADS = "50GB"
+
+#: How often uploads that nothing needs are looked for.
+_COLLECTION_SECONDS = 3600.0
 
 #: New objects until Python looks for garbage in circles.
 _OBJECTS_PER_COLLECTION = 100_000
@@ -55,6 +70,7 @@ _OBJECTS_PER_COLLECTION = 100_000
 _SERVICES = (
     porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
     devices_pb2.DESCRIPTOR.services_by_name["Devices"].full_name,
+    files_pb2.DESCRIPTOR.services_by_name["Files"].full_name,
     tuning_pb2.DESCRIPTOR.services_by_name["Tuning"].full_name,
 )
 
@@ -73,10 +89,12 @@ class ServerSettings:
     Attributes:
         store: directory, made where there is none.
         listen: `host:port`; port 0 takes a free one.
+        http: the same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
         data_roots: the only directories from which models and data are read.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
         max_goals: the most goals of a job.
+        max_uploads: the most bytes of models and data that callers have sent.
         index: where peers are looked up: `memory` or `redis://HOST:PORT`.
         certificate: of the server, for TLS; None to speak without.
         token: sent by callers; needed to listen on other than loopback addresses.
@@ -87,10 +105,12 @@ class ServerSettings:
 
     store: Path
     listen: str = DEFAULT_LISTEN
+    http: str | None = HTTP_OFF
     data_roots: Sequence[Path] = ()
     engine: str = "local"
     slots: int | None = None
     max_goals: int = DEFAULT_MAX_GOALS
+    max_uploads: float = parse_bytes(DEFAULT_MAX_UPLOADS).value
     index: str = MEMORY
     certificate: Certificate | None = None
     token: str | None = None
@@ -99,12 +119,13 @@ class ServerSettings:
     until_stdin_closes: bool = False
 
 
-async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> None:
+async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], None]) -> None:
     """Serve until SIGTERM or SIGINT; jobs that are unfinished then are resumed by the next server.
 
     Args:
         settings: what to serve, and where.
-        on_ready: called with the bound address as soon as calls are answered.
+        on_ready: called with the bound address and the URL for HTTP, None without it, as soon as calls are
+            answered.
 
     Raises:
         MistifyError: the server cannot start; the error says why.
@@ -115,9 +136,9 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> No
         loop.add_signal_handler(number, stopping.set)
     if settings.until_stdin_closes:
         _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
-    async with running_server(settings) as address:
+    async with running_server(settings) as addresses:
         _collect_seldom()
-        on_ready(address)
+        on_ready(*addresses)
         await stopping.wait()
 
 
@@ -143,8 +164,8 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
-    """Run a server in the block, and yield the address that it is bound to."""
+async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
+    """Run a server in the block, and yield the address that it is bound to and its URL for HTTP, if any."""
     for name, reason in registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
     async with _open_services(settings) as services:
@@ -152,15 +173,20 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
         server = _grpc_server(services, health_service, settings.token)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
-        leases = asyncio.create_task(services.tuning.watch_leases())
+        tasks = [
+            asyncio.create_task(services.tuning.watch_leases()),
+            asyncio.create_task(_collect_uploads(services.uploads)),
+        ]
         try:
             if settings.resume:
                 services.jobs.resume()
             for name in ("", *_SERVICES):
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
-            yield address
+            async with _web(settings, services) as url:
+                yield address, url
         finally:
-            leases.cancel()
+            for task in tasks:
+                task.cancel()
             await health_service.enter_graceful_shutdown()
             await services.jobs.stop()
             await server.stop(_GRACE)
@@ -173,25 +199,68 @@ class Services:
     porting: PortingService
     tuning: TuningService
     devices: DeviceService
+    uploads: Uploads
+    models: ModelRepository
     jobs: RunningJobs
 
 
 @asynccontextmanager
 async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     """Open store and engine in the block, and yield the services over them."""
-    roots = DataRoots.of(settings.data_roots)
     index = IndexStorage.of(settings.index)
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
     with serving(settings.store), open_store(settings.store) as store:
         async with engine_opened as engine:
+            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)
+            roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
-            resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
+            models = ModelRepository(store.models, store.artifacts)
+            resolver = BatchResolver(models, roots, store.devices)
             tuning = TuningService(store, index)
             tuning.sweep()
             porting = PortingService(
                 store, jobs, resolver, BatchInspector(engine), max_goals=settings.max_goals
             )
-            yield Services(porting, tuning, DeviceService(store.devices, store.jobs), jobs)
+            devices = DeviceService(store.devices, store.jobs)
+            yield Services(porting, tuning, devices, uploads, models, jobs)
+
+
+@asynccontextmanager
+async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[str | None]:
+    """Serve HTTP in the block, and yield its URL; None where it is off."""
+    if settings.http == HTTP_OFF:
+        yield None
+        return
+    # Servers that run for one command have no HTTP, and need not wait for its libraries.
+    from mistify_server.web.app import WebServices, web_app  # noqa: PLC0415
+    from mistify_server.web.serving import http_served  # noqa: PLC0415
+
+    under = WebServices(
+        services.porting, services.tuning, services.devices, services.uploads, services.models, lambda: True
+    )
+    app = web_app(under, settings.token)
+    async with AsyncExitStack() as opened:
+        try:
+            url = await opened.enter_async_context(
+                http_served(
+                    app, settings.http or DEFAULT_HTTP, certificate=settings.certificate, token=settings.token
+                )
+            )
+        except MistifyError as error:
+            if settings.http is not None or error.code is not ErrorCode.ADDRESS_IN_USE:
+                raise
+            _log.warning("there is no HTTP: %s", error)
+            url = None
+        yield url
+
+
+async def _collect_uploads(uploads: Uploads) -> None:
+    """Remove uploads that nothing needs, every hour."""
+    while True:
+        freed = await asyncio.to_thread(uploads.collect)
+        if freed:
+            _log.info("removed %s of uploads that nothing needs", format_bytes(freed, 3))
+        await asyncio.sleep(_COLLECTION_SECONDS)
 
 
 def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
@@ -200,5 +269,6 @@ def _grpc_server(services: Services, health_service: Any, token: str | None) -> 
     porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting), server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices), server)  # type: ignore[no-untyped-call]
+    files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-SERVE = (sys.executable, "-m", "mistify_server.cli", "serve")
+SERVE = (sys.executable, "-m", "mistify_server.cli", "serve", "--http", "off")
 
 #: The command line of the client.
 MISTIFY = Path(sys.executable).parent / "mistify"

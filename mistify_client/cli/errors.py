@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import typer
 
 from mistify.errors import MistifyError
+from mistify.uploads import as_written
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -17,7 +18,7 @@ def reported_errors() -> Iterator[None]:
     try:
         yield
     except MistifyError as error:
-        typer.echo(f"mistify: {error}", err=True)
+        typer.echo(f"mistify: {as_written(str(error))}", err=True)
         raise typer.Exit(error.code.exit_code) from error
     except OSError as error:
         typer.echo(f"mistify: {error}", err=True)

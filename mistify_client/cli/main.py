@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, NoReturn
@@ -29,10 +30,12 @@ from mistify_client.cli.options import TokenFile
 from mistify_client.cli.run import try_package
 from mistify_client.files import output_directory, read_text
 from mistify_client.porting.follow import EXIT_UNMET, finish, follow
+from mistify_client.porting.local_files import local_files
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
+from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 
@@ -65,8 +68,8 @@ DataRoots = Annotated[
     list[Path] | None,
     typer.Option(
         envvar="MISTIFY_DATA_ROOT",
-        help="Directory with models and data for the server started for this command, may be repeated. "
-        "Default: the config's and the current one.",
+        help="Directory with models and data of this machine, may be repeated; what CONFIG names there is "
+        "sent to the --server. Default: the config's and the current one.",
     ),
 ]
 
@@ -96,6 +99,7 @@ def port(
         roots = _roots(data_root, config)
         console = Console()
         with _session(server, store, roots, token, console) as (client, shown):
+            text = _with_files_sent(text, roots, server, token, shown.show_line)
             job = attach(client, text, out, server or f"store:{store}")
             shown.show_line(f"job {job.id}, {len(job.goals)} goals")
             _warn(job.goals, shown)
@@ -131,7 +135,9 @@ def plan(
             _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
         ):
-            predicted = client.plan(text)
+            predicted = client.plan(
+                _with_files_sent(text, roots, server, token, partial(typer.echo, err=True))
+            )
     if json_:
         typer.echo(json.dumps(plan_report(predicted), indent=2))
     else:
@@ -162,6 +168,7 @@ def add(
         console = Console()
         # The job knows the paths of its models and data, so no roots are needed.
         with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
+            text = _with_files_sent(text, _roots(None, config), server, token, shown.show_line)
             job = client.add_goals(job_id, text)
             shown.show_line(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
             _warn((goal for goal in job.goals if goal.id in only), shown)
@@ -254,6 +261,22 @@ def _serving(
         return
     with embedded_server(store, roots, resume=resume) as address:
         yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
+
+
+def _with_files_sent(
+    text: str,
+    roots: Sequence[Path],
+    server: str | None,
+    token: str | None,
+    show_line: Callable[[str], object],
+) -> str:
+    """Send the models and data that a config names to another machine's server; return the config for it."""
+    if server is None:
+        return text
+    files = local_files(text, roots)
+    with FilesClient(server, token) as client:
+        files.send(client, show_line)
+    return files.text
 
 
 @contextmanager

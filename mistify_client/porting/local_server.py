@@ -59,7 +59,16 @@ def _check_installed() -> None:
 
 
 def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool) -> list[str]:
-    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--listen", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "mistify_server.cli",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+    ]
     command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
     command += [] if resume else ["--no-resume"]
     for root in data_roots:

@@ -11,6 +11,7 @@ from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
 from mistify.jobs.job import Source
 from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
+from mistify.uploads import as_written
 from mistify_client.porting.formatting import amounts, shares
 
 #: Shown for every network, besides the axes that its goals limit.
@@ -44,7 +45,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         for edge in batch.edges
     ]
     return {
-        "model": batch.model,
+        "model": as_written(batch.model),
         "metric": batch.metric.value,
         "source_costs": amounts(batch.source_costs, batch.formats),
         "source_accuracy": batch.source_accuracy and asdict(batch.source_accuracy),
@@ -69,7 +70,7 @@ def plan_tree(plan: Plan) -> RenderableType:
 
 def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     source = ", ".join(_scores(batch.metric, batch.source_accuracy, batch.source_outputs))
-    head = f"[bold]{escape(batch.model)}[/]: {escape(source)} after {batch.source_steps:,} steps"
+    head = f"[bold]{escape(as_written(batch.model))}[/]: {escape(source)} after {batch.source_steps:,} steps"
     tree = Tree(f"{head}, {_duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
     places: dict[str | None, Tree] = {None: tree}
     for edge in batch.edges:

@@ -13,6 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.wire.address import TLS
 
 DEFAULT_LISTEN = "127.0.0.1:7465"
+DEFAULT_HTTP = "127.0.0.1:7466"
 
 _LAST_PORT = 65535
 
@@ -54,13 +55,7 @@ def listen(
     Raises:
         MistifyError: it cannot be bound, or must not without a token.
     """
-    host, port = _host_and_port(address)
-    if token is None and not _loopback(host):
-        raise MistifyError(
-            ErrorCode.UNAUTHENTICATED,
-            f"got the address {address}, which other machines can reach; expected a loopback address "
-            "such as 127.0.0.1, or a token; add --token-file FILE",
-        )
+    host, port = checked_address(address, token)
     shown = f"[{host}]" if ":" in host else host
     credentials = None if certificate is None else certificate.credentials()
     try:
@@ -69,6 +64,23 @@ def listen(
         return f"{TLS}{shown}:{server.add_secure_port(f'{shown}:{port}', credentials)}"
     except RuntimeError as error:
         raise _unusable(host, port, certificate) from error
+
+
+def checked_address(address: str, token: str | None) -> tuple[str, int]:
+    """Return the host and the port of an address that a server may listen on.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is no address; UNAUTHENTICATED, other machines can reach it and
+            there is no token.
+    """
+    host, port = _host_and_port(address)
+    if token is None and not _loopback(host):
+        raise MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"got the address {address}, which other machines can reach; expected a loopback address "
+            "such as 127.0.0.1, or a token; add --token-file FILE",
+        )
+    return host, port
 
 
 def _host_and_port(listen: str) -> tuple[str, int]:

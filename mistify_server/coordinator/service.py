@@ -17,7 +17,7 @@ from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.coordinator.uploads import WeightFiles, received
 from mistify_server.jobs.service import CHUNK
 from mistify_server.store.directory import Store
-from mistify_server.store.tuning import Member
+from mistify_server.store.tuning import Group, Member
 
 #: Members that say nothing for so long are forgotten, a minute later at the most.
 LEASE_SECONDS: Final = 3600.0
@@ -50,6 +50,10 @@ class TuningService:
         self._neighbourhoods = Neighbourhoods(store.tuning, storage)
         self._now = now
         self._swept_at = now()
+
+    def groups(self) -> list[Group]:
+        """Return the groups that devices can join."""
+        return self._tuning.groups()
 
     def sweep(self) -> None:
         """Remove weights that a crash has left behind."""

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, starmap
+from pathlib import Path
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import collective_batches, parse_batch
@@ -209,17 +210,44 @@ class PortingService:
         Raises:
             MistifyError: INVALID_CONFIG, the offset is not within the file.
         """
-        file = self._package_file(job_id, goal_id, file_name)
+        file, path = self.package_file(job_id, goal_id, file_name)
         if not 0 <= offset <= file.size:
             raise MistifyError(
                 ErrorCode.INVALID_CONFIG,
                 f"got the offset {offset:,}; expected 0 to {file.size:,}, the size of {file_name}; "
                 "start again from 0",
             )
-        with self._store.artifacts.path(artifact_of(file)).open("rb") as stream:
+        with path.open("rb") as stream:
             stream.seek(offset)
             while chunk := stream.read(CHUNK):
                 yield chunk
+
+    def package_file(self, job_id: str, goal_id: str, file_name: str) -> tuple[PackageFile, Path]:
+        """Return a file of a goal's package, and where it is.
+
+        Raises:
+            MistifyError: NOT_FOUND, the goal has no such file.
+        """
+        files = self.package_files(job_id, goal_id)
+        found = next((entry for entry in files if entry[0].name == file_name), None)
+        if found is None:
+            have = ", ".join(file.name for file, _ in files)
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
+            )
+        return found
+
+    def package_files(self, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
+        """Return the files of a goal's package, and where each is.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such goal, or it has no package.
+        """
+        goals = self._store.jobs.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
+        if not goals or not goals[0].files:
+            state = f", it is {goals[0].state.value}" if goals else ": there is no such goal"
+            raise MistifyError(ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no package{state}')
+        return [(file, self._store.artifacts.path(artifact_of(file))) for file in goals[0].files]
 
     async def _parsed(self, config_text: str) -> Sequence[PortingConfig]:
         """Return the configs of a text, which are refused unread where they are too many for any job."""
@@ -284,13 +312,3 @@ class PortingService:
         """Return how many goals have ended, perhaps without the checkpoint that others would start from."""
         states = self._store.jobs.goal_states(job_id)
         return states[GoalState.FAILED] + states[GoalState.CANCELLED]
-
-    def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
-        (goal,) = self._store.jobs.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
-        files = {file.name: file for file in goal.files}
-        if file_name not in files:
-            have = ", ".join(files) or f"no package, it is {goal.state.value}"
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
-            )
-        return files[file_name]

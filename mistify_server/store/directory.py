@@ -24,6 +24,9 @@ _DATABASE = "mistify.db"
 _LOGS = "logs"
 _WEIGHTS = "weights"
 
+#: The name of a store's directory of uploads.
+UPLOADS = "uploads"
+
 #: Mode of a store's directories: what is in it is for the user who runs the server.
 _PRIVATE = 0o700
 
@@ -111,7 +114,7 @@ def _holder(handle: int) -> str:
 
 def _close_to_others(directory: Path) -> None:
     """Take from other users what earlier versions let them read."""
-    for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS)):
+    for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS, UPLOADS)):
         if path.exists():
             path.chmod(path.stat().st_mode & _PRIVATE)
 

@@ -19,7 +19,7 @@ def running(store: Path, listen: str = "127.0.0.1:0", token: str | None = None) 
 
     async def serve() -> None:
         settings = ServerSettings(store=store, listen=listen, token=token, worker=["false"])
-        async with running_server(settings) as bound:
+        async with running_server(settings) as (bound, _):
             address.append(bound)
             ready.set()
             await stop.wait()

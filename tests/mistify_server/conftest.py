@@ -190,7 +190,7 @@ def make_config() -> Callable[..., dict[str, object]]:
 
 @asynccontextmanager
 async def calling(settings: ServerSettings, token: str | None = None) -> AsyncIterator[Caller]:
-    async with running_server(settings) as address:
+    async with running_server(settings) as (address, _):
         caller = Caller(address, token)
         try:
             yield caller

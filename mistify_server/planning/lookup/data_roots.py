@@ -1,4 +1,4 @@
-"""The data roots: models and data are read only from below these directories."""
+"""The data roots: models and data are read only from below these directories, and from among the uploads."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
+from mistify.uploads import UploadName
+from mistify_server.store.uploads import Uploads
 
 _MOST_SUGGESTIONS_FROM = 1000
 
@@ -24,12 +26,16 @@ class PathKind(Enum):
 
 @dataclass(frozen=True)
 class DataRoots:
-    """Directories below which models and data lie, with every symbolic link resolved."""
+    """Directories below which models and data lie, with every symbolic link resolved.
+
+    `uploads` are what callers have sent; None where nothing can be.
+    """
 
     roots: tuple[Path, ...]
+    uploads: Uploads | None = None
 
     @classmethod
-    def of(cls, directories: Sequence[Path]) -> "DataRoots":
+    def of(cls, directories: Sequence[Path], uploads: Uploads | None = None) -> "DataRoots":
         """Return the roots, in the order in which they are searched.
 
         Raises:
@@ -40,10 +46,10 @@ class DataRoots:
                 raise MistifyError(
                     ErrorCode.NOT_FOUND, f"the data root {directory} is no directory; make it or leave it out"
                 )
-        return cls(tuple(directory.resolve() for directory in directories))
+        return cls(tuple(directory.resolve() for directory in directories), uploads)
 
     def find(self, path: str, kind: PathKind = PathKind.FILE) -> Path:
-        """Return the resolved path: of a relative one below the first root that has it.
+        """Return the resolved path: of a relative one below the first root that has it, or of an upload.
 
         Args:
             path: The path, relative or absolute.
@@ -52,6 +58,9 @@ class DataRoots:
         Raises:
             InvalidValue: There is no such file or directory, or it does not lie below a root.
         """
+        upload = UploadName.parse(path)
+        if upload is not None and self.uploads is not None:
+            return self._find_upload(upload, kind, self.uploads)
         expected = f"{kind.value} below a data root ({self})"
         outside = False
         for candidate in self._candidates(path):
@@ -67,6 +76,13 @@ class DataRoots:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots)) or "the server has none: --data-root DIR"
+
+    @staticmethod
+    def _find_upload(upload: UploadName, kind: PathKind, uploads: Uploads) -> Path:
+        path = uploads.find(upload)
+        if not _exists(kind, path):
+            raise InvalidValue(str(upload), f"an upload of {kind.value}", "upload one")
+        return path
 
     def _candidates(self, path: str) -> Iterator[str]:
         if "\0" in path:

@@ -65,6 +65,10 @@ class ModelRepository:
             self.names.add(model)
         return model
 
+    def all_names(self) -> list[str]:
+        """Return the names of all models, kept and built in."""
+        return [*(model.name for model in self.names.all()), *BUILTIN_MODELS]
+
     def find(self, name: str) -> ModelSource | None:
         """Return the model with a name, kept or built in; None if there is none."""
         model = self.names.find(name)
@@ -92,7 +96,7 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
     try:
         return ModelSource(path=str(roots.find(name, PathKind.EITHER)))
     except InvalidValue as error:
-        names = (*(kept.name for kept in repository.names.all()), *BUILTIN_MODELS)
+        names = repository.all_names()
         raise InvalidValue(
             name,
             f"a model name ({', '.join(names)}, keras.applications/NAME) or {error.expected}",

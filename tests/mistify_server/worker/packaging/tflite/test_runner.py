@@ -1,13 +1,10 @@
 """Running and timing converted networks."""
 
-from itertools import count
-
 import keras
 import numpy as np
 import pytest
 
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.measurement import latency as latency_module
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.runner import Runner, run_network
 from tests.mistify_server.worker.packaging.networks import network
@@ -42,32 +39,6 @@ def test_latency_is_measured_with_its_conditions(converted, batch):
     assert latency.threads == 1
     assert len(latency.machine.split()) > 1
     assert latency.runtime.startswith("ai-edge-litert ")
-
-
-BURSTS = [[9.0, 9.0, 9.0], [1.0, 5.0, 6.0], [3.0, 4.0, 30.0], *[[8.0] * 3] * 7]
-
-
-def test_the_quietest_burst_counts_once_others_come_close(converted, monkeypatch):
-    bursts = iter([*BURSTS, [4.1] * 3, [4.2] * 3, [4.11] * 3])
-    monkeypatch.setattr(latency_module, "_burst", lambda interpreter: next(bursts))
-    latency = measure_latency(converted, clock=count(step=0.1).__next__)
-    assert (latency.median_ms, latency.runs) == (4.0, 39)
-    assert latency.p95_ms == pytest.approx(27.4)
-
-
-def test_bursts_that_never_agree_end_all_the_same(converted, monkeypatch):
-    bursts = iter(BURSTS)
-    monkeypatch.setattr(latency_module, "_burst", lambda interpreter: next(bursts))
-    latency = measure_latency(converted, clock=count(step=10).__next__)
-    assert (latency.median_ms, latency.runs) == (4.0, 30)
-
-
-def test_a_spell_of_other_work_does_not_count_though_its_bursts_agree(converted, monkeypatch):
-    """Of 40 bursts that take 10 ms each, the first 25 are disturbed."""
-    bursts = iter([*[[7.0] * 3] * 25, *[[4.0] * 3] * 15])
-    monkeypatch.setattr(latency_module, "_burst", lambda interpreter: next(bursts))
-    latency = measure_latency(converted, clock=count(step=0.01).__next__)
-    assert (latency.median_ms, latency.runs) == (4.0, 120)
 
 
 def test_fewer_examples_are_run_at_once_where_tensors_are_large(converted):

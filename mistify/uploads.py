@@ -1,0 +1,123 @@
+"""Uploaded files and directories: how configs name them, and the listing that makes a directory of files.
+
+`upload:DIGEST/train.npz` is the file with the SHA-256 DIGEST, under the name by whose suffix its readers go.
+`upload:DIGEST/photos/` is a directory; DIGEST is that of its listing, a file in JSON with the size and the
+SHA-256 of each of its files.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+_SCHEME: Final = "upload:"
+_NAME: Final = re.compile(r"upload:([0-9a-f]{64})/([^/\0]+)(/?)")
+_PREFIX: Final = re.compile(r"upload:[0-9a-f]{64}/")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+#: What file systems take as one part of a path, in bytes.
+_LONGEST_PART: Final = 255
+
+#: Files of a directory.
+MOST_FILES: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """The SHA-256 of a file, in hex, and its size in bytes."""
+
+    sha256: str
+    size: int
+
+    def __post_init__(self) -> None:
+        """Check that it is a digest and a size.
+
+        Raises:
+            MistifyError: INVALID_DATASET, it is not.
+        """
+        if not _DIGEST.fullmatch(self.sha256):
+            raise _invalid("sha256", repr(self.sha256), "64 hexadecimal digits in lower case")
+        if self.size < 0:
+            raise _invalid("size", f"{self.size}", "a number of bytes")
+
+
+@dataclass(frozen=True)
+class UploadName:
+    """The name of an upload in a config.
+
+    Attributes:
+        sha256: Of the file, or of the directory's listing.
+        name: The last part of its path on the machine that it came from.
+        directory: Whether it is one.
+    """
+
+    sha256: str
+    name: str
+    directory: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "UploadName | None":
+        """Return the name in a text; None where it is none."""
+        match = _NAME.fullmatch(text)
+        if match is None or not _is_plain(match[2]):
+            return None
+        return cls(match[1], match[2], bool(match[3]))
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.sha256}/{self.name}{'/' if self.directory else ''}"
+
+
+def as_written(text: str) -> str:
+    """Return a text in which uploads have the names alone that they have on the user's machine."""
+    return _PREFIX.sub("", text)
+
+
+def listing_text(files: Mapping[str, FileDigest]) -> bytes:
+    """Return the listing of a directory: equal directories have equal ones.
+
+    Args:
+        files: By their paths below the directory, with forward slashes.
+    """
+    entries = {path: [file.sha256, file.size] for path, file in files.items()}
+    return json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_listing(content: bytes) -> dict[str, FileDigest]:
+    """Return the files of a directory by their paths, none of which leads out of it.
+
+    Raises:
+        MistifyError: INVALID_DATASET, it is no listing.
+    """
+    try:
+        entries = json.loads(content)
+        files = {path: FileDigest(sha256, size) for path, (sha256, size) in entries.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise _invalid("the listing", str(error), "an object with SHA-256 and size of each file") from error
+    if len(files) > MOST_FILES:
+        raise _invalid("the listing", f"{len(files):,} files", f"at most {MOST_FILES:,}")
+    for path in files:
+        if path.startswith("/") or not all(map(_is_plain, path.split("/"))):
+            raise _invalid("the listing", repr(path), "paths below the directory")
+    directories = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    for path in directories & files.keys():
+        raise _invalid("the listing", repr(path), "a file or a directory, not both")
+    return files
+
+
+def _is_plain(part: str) -> bool:
+    """Return whether a part of a path leads to nothing but an entry of its directory."""
+    if part in ("", ".", "..") or "\0" in part:
+        return False
+    try:
+        return len(part.encode()) <= _LONGEST_PART
+    except UnicodeEncodeError:
+        return False
+
+
+def _invalid(place: str, value: str, expected: str) -> MistifyError:
+    problem = Problem(place, value, expected, "upload it again with this version of Mistify")
+    return MistifyError(ErrorCode.INVALID_DATASET, "the upload cannot be used", [problem])

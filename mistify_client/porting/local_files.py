@@ -1,0 +1,182 @@
+"""The models and data of this machine that a config names: they are sent to a server of another machine."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import describe_file
+from mistify.parsing.jsonc import JsonError, read_json
+from mistify.parsing.quantities import format_bytes
+from mistify.uploads import FileDigest, UploadName, listing_text
+from mistify_client.rpc.files import FilesClient
+
+#: Where a goal, or the defaults of goals, name files.
+_PLACES: Final = (
+    ("dataset", "train"),
+    ("dataset", "test"),
+    ("dataset", "unlabelled"),
+    ("dataset", "validation"),
+    ("dataset", "text", "vocabulary"),
+)
+
+_PRESET, _APPLICATION = "keras_hub/", "keras.applications/"
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """A config in which files of this machine are named by their content, and these files.
+
+    Attributes:
+        text: The config.
+        paths: The files that it needs of this machine.
+        listings: Those of directories, by their digests.
+    """
+
+    text: str
+    paths: Mapping[FileDigest, Path] = field(default_factory=dict)
+    listings: Mapping[FileDigest, bytes] = field(default_factory=dict)
+
+    def send(self, client: FilesClient, show_line: Callable[[str], object]) -> None:
+        """Send what the server lacks, and say what is sent.
+
+        Raises:
+            MistifyError: NO_ROOM, the server does not keep so much; NOT_FOUND, a file cannot be read.
+        """
+        with TemporaryDirectory() as directory:
+            paths = dict(self.paths)
+            for listing, content in self.listings.items():
+                paths[listing] = Path(directory) / listing.sha256
+                paths[listing].write_bytes(content)
+            missing = {file: paths[file] for file in client.missing(list(paths))}
+            if missing:
+                size = format_bytes(float(sum(file.size for file in missing)) or 1.0, 3)
+                names = [path.name for file, path in missing.items() if file not in self.listings]
+                show_line(f"sending {_in_short(names)}, {size}")
+            with _readable():
+                client.send(missing, lambda file: None)
+
+
+def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
+    """Return a config with its files below some directories; names of what is not there stay as they are.
+
+    Args:
+        text: Of the config.
+        roots: Where relative paths are looked up, one after the other.
+
+    Raises:
+        MistifyError: NOT_FOUND, a file cannot be read.
+    """
+    try:
+        value, _ = read_json(text)
+    except JsonError:  # for the server, which says where
+        return LocalFiles(text)
+    collector = _Collector(roots)
+    with _readable():
+        for goal in _goals(value):
+            collector.replace_in(goal)
+    if not collector.names:
+        return LocalFiles(text)
+    return LocalFiles(json.dumps(value, indent=1), collector.paths, collector.listings)
+
+
+class _Collector:
+    """Files below some directories, and the configs' names of them."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+        self.names: dict[Path, UploadName] = {}
+        self.paths: dict[FileDigest, Path] = {}
+        self.listings: dict[FileDigest, bytes] = {}
+
+    def replace_in(self, goal: dict[str, Any]) -> None:
+        """Put the names of uploads in place of the files that a goal, or the defaults of goals, name."""
+        if isinstance(goal.get("model"), str):
+            goal["model"] = self._model(goal["model"])
+        for *parents, key in _PLACES:
+            holder: Any = goal
+            for parent in parents:
+                holder = holder.get(parent) if isinstance(holder, dict) else None
+            if isinstance(holder, dict) and isinstance(holder.get(key), str):
+                holder[key] = self._name(holder[key])
+
+    def _model(self, name: str) -> str:
+        if name.startswith(_PRESET):
+            directory, mark, options = name.removeprefix(_PRESET).partition("?")
+            return f"{_PRESET}{self._name(directory)}{mark}{options}"
+        if name.startswith(_APPLICATION) and "weights=" in name:
+            architecture, _, query = name.partition("?")
+            with suppress(ValueError):
+                pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+                named = [(key, self._name(value) if key == "weights" else value) for key, value in pairs]
+                return f"{architecture}?{urlencode(named, safe='/:')}"
+        return self._name(name)
+
+    def _name(self, name: str) -> str:
+        """Return the upload's name for a file or directory of this machine, and other names as they are."""
+        for root in self._roots:
+            path = root / name
+            with suppress(OSError, ValueError):  # of names that no path can have
+                if path.is_file() or path.is_dir():
+                    return str(self._added(path.resolve()))
+        return name
+
+    def _added(self, path: Path) -> UploadName:
+        if path not in self.names:
+            digest = self._add_file(path) if path.is_file() else self._add_directory(path)
+            self.names[path] = UploadName(digest.sha256, path.name, path.is_dir())
+        return self.names[path]
+
+    def _add_file(self, path: Path) -> FileDigest:
+        described = describe_file(path)
+        file = FileDigest(described.sha256, described.size)
+        self.paths[file] = path
+        return file
+
+    def _add_directory(self, directory: Path) -> FileDigest:
+        files = {path.relative_to(directory).as_posix(): self._add_file(path) for path in _below(directory)}
+        content = listing_text(files)
+        listing = FileDigest(sha256(content).hexdigest(), len(content))
+        self.listings[listing] = content
+        return listing
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """Yield the files below a directory, in a fixed order."""
+    for parent, directories, names in os.walk(directory):
+        directories.sort()
+        yield from (Path(parent) / name for name in sorted(names))
+
+
+def _goals(value: object) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a config that can name files: goals and their defaults."""
+    for part in value if isinstance(value, list) else [value]:
+        if isinstance(part, dict):
+            yield part
+            inner = part.get("goals")
+            for goal in (part.get("defaults"), *(inner if isinstance(inner, list) else ())):
+                if isinstance(goal, dict):
+                    yield goal
+
+
+def _in_short(names: Sequence[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names) or "a directory"
+    return f"{len(names):,} files"
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Raise errors of reading files of this machine as advice."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{error.filename} cannot be read ({error.strerror}); check its permissions"
+        raise MistifyError(ErrorCode.NOT_FOUND, message) from error

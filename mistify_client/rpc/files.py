@@ -1,0 +1,79 @@
+"""The client of the files service: models and data that the server lacks are sent to it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Final
+
+from mistify.uploads import FileDigest
+from mistify.v1 import files_pb2 as pb
+from mistify.v1.files_pb2_grpc import FilesStub
+from mistify_client.rpc.base import ServiceClient
+from mistify_client.rpc.retry import retried
+
+#: Deadlines of the calls, in seconds. An upload that breaks off goes on where it stopped.
+FIND_SECONDS: Final = 30.0
+UPLOAD_SECONDS: Final = 3600.0
+
+#: Files that one call asks for.
+_FILES_PER_CALL: Final = 1_000
+
+_CHUNK: Final = 1 << 20
+
+
+class FilesClient(ServiceClient):
+    """A client of the files service. All methods wait for a server that is away."""
+
+    @cached_property
+    def _stub(self) -> FilesStub:
+        return FilesStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
+
+    def missing(self, files: Sequence[FileDigest]) -> Iterator[FileDigest]:
+        """Yield the files that the server does not have whole."""
+        for start in range(0, len(files), _FILES_PER_CALL):
+            part = files[start : start + _FILES_PER_CALL]
+            for file, state in zip(part, self._states(part), strict=True):
+                if not state.complete:
+                    yield file
+
+    def send(self, paths: Mapping[FileDigest, Path], sent: Callable[[FileDigest], object]) -> None:
+        """Send files, each from where an earlier attempt stopped.
+
+        Args:
+            paths: The files.
+            sent: Called with each when the server has it.
+
+        Raises:
+            MistifyError: NO_ROOM, the server does not keep so much; INVALID_DATASET, a file has changed
+                meanwhile.
+            OSError: A file cannot be read.
+        """
+        for file, path in paths.items():
+            retried(partial(self._send_rest, file, path), self._backoff)
+            sent(file)
+
+    def _send_rest(self, file: FileDigest, path: Path) -> None:
+        (state,) = self._states([file])
+        if not state.complete:
+            requests = _requests(file, path, state.arrived)
+            self._connection.call(self._stub.UploadFile, requests, UPLOAD_SECONDS)
+
+    def _states(self, files: Sequence[FileDigest]) -> Sequence[pb.FileState]:
+        request = pb.FindFilesRequest(files=map(_message, files))
+        call = self._connection.call
+        answer: pb.FindFilesResponse = retried(
+            lambda: call(self._stub.FindFiles, request, FIND_SECONDS), self._backoff
+        )
+        return answer.states
+
+
+def _requests(file: FileDigest, path: Path, offset: int) -> Iterator[pb.UploadFileRequest]:
+    yield pb.UploadFileRequest(header=pb.UploadHeader(file=_message(file), offset=offset))
+    with path.open("rb") as content:
+        content.seek(offset)
+        while chunk := content.read(_CHUNK):
+            yield pb.UploadFileRequest(data=chunk)
+
+
+def _message(file: FileDigest) -> pb.FileDigest:
+    return pb.FileDigest(sha256=file.sha256, size=file.size)

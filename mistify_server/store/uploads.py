@@ -1,0 +1,250 @@
+"""Files that callers have sent: kept by their content, once, for as long as something refers to them.
+
+Below the directory of uploads, `files/` has the files by their SHA-256, `arriving/` what has not arrived
+whole, and `named/DIGEST/NAME` is an upload as a config names it: a link to its file, or a directory of such
+links.
+"""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Final
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files import sync_file, sync_path
+from mistify.parsing.quantities import format_bytes
+from mistify.parsing.validation import InvalidValue
+from mistify.uploads import FileDigest, UploadName, read_listing
+from mistify_server.store.artifacts import writing
+
+#: What nobody has asked for during so many seconds goes when no job refers to it.
+KEPT_SECONDS: Final = 86_400.0
+
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class FileState:
+    """How much of a file has arrived, in bytes, and whether it is whole and checked."""
+
+    complete: bool
+    arrived: int
+
+
+class Uploads:
+    """The uploads below one directory, which one server uses.
+
+    Args:
+        directory: Is made where there is none.
+        most_bytes: Of all files together.
+        mentioned: Returns the SHA-256 that jobs refer to.
+        now: Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        most_bytes: float,
+        mentioned: Callable[[], Collection[str]],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._directory = directory
+        self._files = directory / "files"
+        self._arriving = directory / "arriving"
+        self._named = directory / "named"
+        self._most_bytes = most_bytes
+        self._mentioned = mentioned
+        self._now = now
+        self._bytes = sum(path.stat().st_size for path in self._all_files())
+        self._busy: set[str] = set()
+
+    def state(self, file: FileDigest) -> FileState:
+        """Return how much of a file has arrived; one that is there is kept for another day."""
+        place = self._place(file.sha256)
+        if place.is_file():
+            self._touch(place)
+            return FileState(True, file.size)
+        part = self._part(file.sha256)
+        return FileState(False, part.stat().st_size if part.is_file() else 0)
+
+    async def receive(self, file: FileDigest, offset: int, chunks: AsyncIterator[bytes]) -> None:
+        """Receive a file from an offset on; what has arrived stays, whatever ends the upload.
+
+        Args:
+            file: Announces its content.
+            offset: Where the chunks begin: not behind what has arrived.
+            chunks: The bytes.
+
+        Raises:
+            MistifyError: CONFLICT, the offset leaves a gap; NO_ROOM, it does not fit; INVALID_DATASET, its
+                content is another than announced; UNAVAILABLE, another caller is sending it, or the disk
+                is full.
+        """
+        if self._place(file.sha256).is_file():
+            return
+        with self._alone(file), writing(self._directory):
+            self._arriving.mkdir(parents=True, exist_ok=True)
+            part = self._part(file.sha256)
+            with part.open("r+b" if part.exists() else "w+b") as target:
+                arrived = target.seek(0, os.SEEK_END)
+                try:
+                    await asyncio.to_thread(self._prepare, file, offset, target)
+                    await self._append(file, target, chunks)
+                finally:
+                    self._bytes += target.seek(0, os.SEEK_END) - arrived
+            await asyncio.to_thread(self._accept, file, part)
+
+    def find(self, upload: UploadName) -> Path:
+        """Return the path of an upload, with the name that it has in configs.
+
+        Raises:
+            InvalidValue: It has not been uploaded, or not all of it.
+            MistifyError: INVALID_DATASET, a directory whose listing is none; UNAVAILABLE, the disk is full.
+        """
+        path = self._named / upload.sha256 / upload.name
+        if not path.exists():
+            with writing(self._directory):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if upload.directory:
+                    self._link_directory(upload, path)
+                else:
+                    self._link(str(upload), upload.sha256, path)
+        self._touch(path.parent)
+        return path
+
+    def collect(self) -> int:
+        """Remove what no job refers to and nobody has asked for during a day; return the bytes freed."""
+        mentioned = self._mentioned()
+        for directory in self._named.glob("*"):
+            if directory.name not in mentioned and self._is_old(directory):
+                shutil.rmtree(directory)
+        files = [path for path in self._all_files() if path.stat().st_nlink == 1 and self._is_old(path)]
+        freed = sum(path.stat().st_size for path in files)
+        for path in files:
+            path.unlink()
+        self._bytes -= freed
+        return freed
+
+    @property
+    def bytes_used(self) -> int:
+        """Return the bytes of all files, also of those that are arriving."""
+        return self._bytes
+
+    def _place(self, digest: str) -> Path:
+        return self._files / digest[:2] / digest
+
+    def _part(self, digest: str) -> Path:
+        return self._arriving / digest
+
+    @contextmanager
+    def _alone(self, file: FileDigest) -> Iterator[None]:
+        if file.sha256 in self._busy:
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE, f"{file.sha256} is being uploaded; try again after that"
+            )
+        self._busy.add(file.sha256)
+        try:
+            yield
+        finally:
+            self._busy.remove(file.sha256)
+
+    def _prepare(self, file: FileDigest, offset: int, target: IO[bytes]) -> None:
+        """Make room for a file, and go to the offset of its data."""
+        arrived = target.seek(0, os.SEEK_END)
+        if not 0 <= offset <= arrived:
+            raise MistifyError(
+                ErrorCode.CONFLICT,
+                f"got data of {file.sha256} from byte {offset:,} on; expected them from byte {arrived:,} on, "
+                "as so much has arrived; ask for its state and send the rest",
+            )
+        if self._free(arrived) < file.size:
+            self.collect()
+        if self._free(arrived) < file.size:
+            most, free = format_bytes(self._most_bytes, 3), format_bytes(max(self._free(arrived), 0), 3)
+            raise MistifyError(
+                ErrorCode.NO_ROOM,
+                f"got a file of {format_bytes(file.size, 3)}; expected {free} at the most, as the server "
+                f"keeps {most} of uploads; remove jobs whose models and data are no longer needed, "
+                "or raise its --max-uploads",
+            )
+        target.truncate(offset)
+        target.seek(offset)
+
+    def _free(self, arrived: int) -> float:
+        """Return the bytes that are free for a file of which so many have arrived."""
+        return self._most_bytes - self._bytes + arrived
+
+    async def _append(self, file: FileDigest, target: IO[bytes], chunks: AsyncIterator[bytes]) -> None:
+        async for chunk in chunks:
+            if target.tell() + len(chunk) > file.size:
+                raise _unlike(file, f"more than {file.size:,} bytes")
+            target.write(chunk)
+        await asyncio.to_thread(sync_file, target)
+
+    def _accept(self, file: FileDigest, part: Path) -> None:
+        """Put a file that has arrived whole into its place."""
+        if part.stat().st_size < file.size:
+            raise _unlike(file, f"{part.stat().st_size:,} bytes")
+        with part.open("rb") as content:
+            digest = sha256()
+            while chunk := content.read(_CHUNK):
+                digest.update(chunk)
+        if digest.hexdigest() != file.sha256:
+            self._bytes -= part.stat().st_size
+            part.unlink()
+            raise _unlike(file, f"the SHA-256 {digest.hexdigest()}")
+        place = self._place(file.sha256)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part.replace(place)
+        self._touch(place)
+        sync_path(place.parent)
+
+    def _link(self, name: str, digest: str, path: Path) -> None:
+        """Give a file a name; it shares the disk's blocks with the file."""
+        place = self._place(digest)
+        if not place.is_file():
+            raise _missing(name)
+        path.hardlink_to(place)
+
+    def _link_directory(self, upload: UploadName, path: Path) -> None:
+        """Make a directory of links; it appears when it is whole."""
+        listing = self._place(upload.sha256)
+        if not listing.is_file():
+            raise _missing(str(upload))
+        partial = path.with_name(f".{path.name}.part")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for relative, file in read_listing(listing.read_bytes()).items():
+            target = partial / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._link(str(upload), file.sha256, target)
+        partial.rename(path)
+
+    def _all_files(self) -> Iterator[Path]:
+        yield from self._files.glob("??/*")
+        yield from self._arriving.glob("*")
+
+    def _is_old(self, path: Path) -> bool:
+        return self._now() - path.stat().st_atime > KEPT_SECONDS
+
+    def _touch(self, path: Path) -> None:
+        """Keep a file or directory for another day; whoever has read it finds it unchanged."""
+        os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
+
+
+def _missing(name: str) -> InvalidValue:
+    return InvalidValue(
+        name, "an upload that the server has", "submit the config with `mistify port`, which uploads it"
+    )
+
+
+def _unlike(file: FileDigest, given: str) -> MistifyError:
+    expected = f"{file.size:,} bytes with the SHA-256 {file.sha256}, as announced"
+    problem = Problem("upload", given, expected, "send it again")
+    return MistifyError(ErrorCode.INVALID_DATASET, "the file did not arrive as announced", [problem])

@@ -1,0 +1,1 @@
+"""HTTP: REST and server-sent events over the services that gRPC has, too."""

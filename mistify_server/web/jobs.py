@@ -1,0 +1,229 @@
+"""Routes of jobs: submit, plan, list, watch, add goals, cancel, remove, fetch."""
+
+import asyncio
+import base64
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, TypeAdapter
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, StreamingResponse
+
+from mistify.config.reading import problems_at_their_places
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import GoalState, JobEvent, JobState, PackageFile, ProgressUpdate
+from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.plan import Plan
+from mistify.wire.limits import MAX_MESSAGE_BYTES
+from mistify_server.jobs.service import PortingService
+from mistify_server.web.problems import responses
+
+#: Goals that an answer has unless it is asked for another number.
+GOALS_PER_PAGE: Final = 1_000
+
+#: How often a silent stream says that it is there, in seconds: proxies cut connections that are silent.
+_HEARTBEAT_SECONDS: Final = 15.0
+
+_EVENT = TypeAdapter(JobEvent)
+
+_INVALID = (ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.UNAVAILABLE)
+_CONFIG = {
+    "requestBody": {
+        "required": True,
+        "description": "A config, a list of configs, or goals in short: docs/config.md",
+        "content": {
+            "application/json": {
+                "schema": {},
+                "example": [
+                    {
+                        "id": "half",
+                        "model": "digits-resnet",
+                        "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
+                        "adaptation_goal": {"FLOP": "0.5x"},
+                    }
+                ],
+            }
+        },
+    }
+}
+
+IdempotencyKey = Annotated[str, Header(max_length=200, description="The same key returns the same job")]
+PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="The most goals")]
+PageToken = Annotated[str, Query(max_length=200, description="Of the page before, empty for the first one")]
+
+
+class JobPage(BaseModel):
+    """Jobs without their goals, the newest first."""
+
+    jobs: list[JobPart]
+    next_page_token: str
+
+
+class Removal(BaseModel):
+    """What the removal of a job has brought."""
+
+    freed_bytes: int
+
+
+def job_routes(service: PortingService) -> APIRouter:
+    """Return the routes over a service."""
+    router = APIRouter(prefix="/v1", tags=["jobs"])
+    selection = GoalSelection(page_size=GOALS_PER_PAGE)
+
+    @router.post("/jobs", status_code=201, responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
+    async def submit(request: Request, response: Response, idempotency_key: IdempotencyKey = "") -> JobPart:
+        """Check a batch of configs as a whole, and start it."""
+        text = await config_text(request)
+        with problems_at_their_places(text):
+            job_id = await service.submit(text, idempotency_key)
+        response.headers["location"] = f"/v1/jobs/{job_id}"
+        return await service.part(job_id, selection)
+
+    @router.post("/plans", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
+    async def plan(request: Request) -> Plan:
+        """Predict the result of a batch of configs; nothing is kept or started."""
+        text = await config_text(request)
+        with problems_at_their_places(text):
+            return await service.plan(text)
+
+    @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG)))
+    async def jobs(
+        page_size: Annotated[int, Query(ge=1, le=100, description="The most jobs")] = 100,
+        page_token: PageToken = "",
+    ) -> JobPage:
+        """List jobs without their goals, the newest first."""
+        parts, token = await service.jobs(page_size, page_token, GoalSelection())
+        return JobPage(jobs=parts, next_page_token=token)
+
+    @router.get("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
+    async def job(
+        job_id: str, page_size: PageSize = GOALS_PER_PAGE, page_token: PageToken = "", goal_id: str = ""
+    ) -> JobPart:
+        """Show a job with its goals, page by page, or with one of them."""
+        return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
+
+    @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
+    async def remove(job_id: str) -> Removal:
+        """Remove a job that has ended, with its packages."""
+        return Removal(freed_bytes=await service.remove(job_id))
+
+    @router.post("/jobs/{job_id}/goals", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
+    async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
+        """Add goals to a job, all or none; one that has ended goes on."""
+        text = await config_text(request)
+        with problems_at_their_places(text):
+            await service.add_goals(job_id, text, idempotency_key)
+        return await service.part(job_id, selection)
+
+    @router.post("/jobs/{job_id}/cancel", responses=dict(responses(*_INVALID)))
+    async def cancel(job_id: str) -> JobPart:
+        """Stop a job; goals that are met keep their packages."""
+        await service.cancel(job_id)
+        return await service.part(job_id, GoalSelection())
+
+    @router.get(
+        "/jobs/{job_id}/events",
+        response_class=StreamingResponse,
+        responses={**responses(*_INVALID), 200: {"content": {"text/event-stream": {}}}},
+    )
+    async def events(
+        job_id: str, last_event_id: Annotated[int, Header(ge=0, le=2**53)] = 0
+    ) -> StreamingResponse:
+        """Send every event after a sequence number, then new ones as they come, until the job has ended."""
+        await service.part(job_id, GoalSelection())  # an unknown job is refused before the stream begins
+        stream = _sent(service.watch(job_id, last_event_id))
+        return StreamingResponse(
+            stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
+        )
+
+    @router.get(
+        "/jobs/{job_id}/goals/{goal_id}/files/{name}",
+        response_class=FileResponse,
+        responses={**responses(*_INVALID), 200: {"content": {"application/octet-stream": {}}}},
+    )
+    async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
+        """Send a file of a package, or a range of it; its digest is in `Repr-Digest`."""
+        packaged, path = await asyncio.to_thread(service.package_file, job_id, goal_id, name)
+        return FileResponse(
+            path, media_type="application/octet-stream", filename=name, headers=_digest(packaged)
+        )
+
+    @router.get(
+        "/jobs/{job_id}/goals/{goal_id}/package.zip",
+        response_class=FileResponse,
+        responses={**responses(*_INVALID), 200: {"content": {"application/zip": {}}}},
+    )
+    async def package(job_id: str, goal_id: str) -> FileResponse:
+        """Send a goal's package as one file."""
+        archive = await asyncio.to_thread(_zipped, service, job_id, goal_id)
+        clean_up = BackgroundTask(archive.unlink)
+        return FileResponse(
+            archive, filename=f"{goal_id}.zip", media_type="application/zip", background=clean_up
+        )
+
+    return router
+
+
+async def config_text(request: Request) -> str:
+    """Return the text of a config that a request has, whatever it says that it is.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is too large, or no UTF-8.
+    """
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > MAX_MESSAGE_BYTES:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"got a config of more than {MAX_MESSAGE_BYTES:,} bytes; split it into several jobs",
+            )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f"the config is no UTF-8 ({error}); save it in that encoding"
+        ) from error
+
+
+async def _sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
+    """Yield events as server-sent ones, and comments while there are none."""
+    coming = asyncio.ensure_future(anext(events, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait({coming}, timeout=_HEARTBEAT_SECONDS)
+            if not done:
+                yield ": waiting\n\n"
+                continue
+            event = coming.result()
+            if event is None:
+                return
+            yield _message(event)
+            coming = asyncio.ensure_future(anext(events, None))
+    finally:
+        coming.cancel()
+
+
+def _message(event: JobEvent) -> str:
+    kinds: dict[type, str] = {JobState: "job", GoalState: "goal", ProgressUpdate: "progress"}
+    data = json.dumps(_EVENT.dump_python(event, mode="json"))
+    return f"id: {event.sequence}\nevent: {kinds[type(event.event)]}\ndata: {data}\n\n"
+
+
+def _digest(file: PackageFile) -> dict[str, str]:
+    encoded = base64.b64encode(bytes.fromhex(file.sha256)).decode()
+    return {"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"}
+
+
+def _zipped(service: PortingService, job_id: str, goal_id: str) -> Path:
+    """Write a goal's package into an archive."""
+    files = service.package_files(job_id, goal_id)
+    with NamedTemporaryFile(suffix=".zip", delete=False) as archive, zipfile.ZipFile(archive, "w") as packed:
+        for file, path in files:
+            packed.write(path, f"{goal_id}/{file.name}")
+    return Path(archive.name)

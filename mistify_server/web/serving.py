@@ -1,0 +1,83 @@
+"""The application on its address, in the event loop of the server."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.api.listening import Certificate, checked_address
+
+#: Connections that wait until they are accepted.
+_BACKLOG = 1024
+
+#: Seconds that answers under way get to end when the server stops; streams of events go on for long.
+_GRACE = 2
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the program that it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def http_served(
+    app: FastAPI, address: str, *, certificate: Certificate | None = None, token: str | None = None
+) -> AsyncIterator[str]:
+    """Serve an application in the block, and yield its URL.
+
+    Args:
+        app: The application.
+        address: `host:port`; port 0 takes a free one.
+        certificate: For TLS; None to speak without.
+        token: That callers have to send.
+
+    Raises:
+        MistifyError: ADDRESS_IN_USE, or it cannot be bound, or must not without a token.
+    """
+    host, port = checked_address(address, token)
+    with _bound(host, port) as listening:
+        tls = (
+            {} if certificate is None else {"ssl_certfile": certificate.chain, "ssl_keyfile": certificate.key}
+        )
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+            **tls,  # type: ignore[arg-type]
+        )
+        server = _Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            shown = f"[{host}]" if ":" in host else host
+            yield f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}/"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        code = ErrorCode.ADDRESS_IN_USE if error.errno == errno.EADDRINUSE else ErrorCode.UNAVAILABLE
+        raise MistifyError(
+            code,
+            f"cannot listen for HTTP on {host}:{port}: {error.strerror}; stop the program that does or use "
+            "another --http HOST:PORT (port 0 takes a free one, --http off opens none)",
+        ) from error
+    with listening:
+        yield listening

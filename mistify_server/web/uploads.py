@@ -1,0 +1,72 @@
+"""Routes of uploads: models and data that configs name by their content."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request
+from pydantic import BaseModel
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.uploads import FileDigest, UploadName
+from mistify_server.store.uploads import FileState, Uploads
+from mistify_server.web.problems import responses
+
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
+
+
+class Upload(BaseModel):
+    """A file that the server has whole, and how a config names it."""
+
+    sha256: str
+    size: int
+    name: str
+
+
+def upload_routes(uploads: Uploads) -> APIRouter:
+    """Return the routes over the uploads."""
+    router = APIRouter(prefix="/v1/files", tags=["files"])
+    codes = (ErrorCode.INVALID_DATASET, ErrorCode.CONFLICT, ErrorCode.NO_ROOM, ErrorCode.UNAVAILABLE)
+
+    @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
+    async def state(sha256: str) -> FileState:
+        """Tell how much of a file has arrived, in bytes."""
+        return uploads.state(FileDigest(sha256, 0))
+
+    @router.put(
+        "/{sha256}",
+        responses=dict(responses(*codes)),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            }
+        },
+    )
+    async def receive(
+        sha256: str,
+        request: Request,
+        content_range: Annotated[
+            str, Header(description="bytes FIRST-LAST/SIZE, for the rest of a file")
+        ] = "",
+        content_length: Annotated[int | None, Header(ge=0)] = None,
+    ) -> Upload:
+        """Take a file, or the rest of one from where an upload broke off. Configs name it by `name`."""
+        offset, size = _place(content_range, content_length)
+        await uploads.receive(FileDigest(sha256, size), offset, request.stream())
+        return Upload(sha256=sha256, size=size, name=str(UploadName(sha256, "NAME")))
+
+    return router
+
+
+def _place(content_range: str, content_length: int | None) -> tuple[int, int]:
+    """Return where in a file the data of a request begin, and the file's size."""
+    match = _RANGE.fullmatch(content_range)
+    if match is not None:
+        return int(match[1]), int(match[3])
+    if content_range or content_length is None:
+        given = f"the range {content_range!r}" if content_range else "no length"
+        raise MistifyError(
+            ErrorCode.INVALID_DATASET,
+            f"got {given}; expected `Content-Length`, or `Content-Range: bytes FIRST-LAST/SIZE`; send one",
+        )
+    return 0, content_length

@@ -1,0 +1,183 @@
+"""Uploads: what has arrived stays, what is kept is what was announced, and what nothing needs goes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.validation import InvalidValue
+from mistify.uploads import FileDigest, UploadName, listing_text
+from mistify_server.store.uploads import KEPT_SECONDS, FileState, Uploads
+
+CONTENT = bytes(range(256)) * 4
+
+
+def digest_of(content: bytes) -> FileDigest:
+    return FileDigest(sha256(content).hexdigest(), len(content))
+
+
+class Clock:
+    """Seconds since 1970, as far as they are told."""
+
+    def __init__(self) -> None:
+        self.seconds = 1e9
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def mentioned() -> set[str]:
+    return set()
+
+
+@pytest.fixture
+def uploads(tmp_path: Path, clock: Clock, mentioned: set[str]) -> Uploads:
+    return Uploads(tmp_path / "uploads", 10_000, lambda: mentioned, clock)
+
+
+async def pieces(content: bytes, broken: bool = False) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 100):
+        yield content[start : start + 100]
+    if broken:
+        raise asyncio.CancelledError
+
+
+def send(uploads: Uploads, content: bytes, file: FileDigest | None = None, offset: int = 0) -> FileDigest:
+    file = file or digest_of(content)
+    asyncio.run(uploads.receive(file, offset, pieces(content[offset:])))
+    return file
+
+
+def test_a_file_is_kept_under_the_names_that_configs_give_it(uploads: Uploads) -> None:
+    file = send(uploads, CONTENT)
+    assert uploads.state(file) == FileState(True, 1024)
+    for name in ("train.npz", "test.npz"):
+        path = uploads.find(UploadName(file.sha256, name))
+        assert (path.name, path.read_bytes()) == (name, CONTENT)
+    assert uploads.bytes_used == 1024
+
+
+def test_an_upload_goes_on_where_it_broke_off_also_after_a_restart(uploads: Uploads, tmp_path: Path) -> None:
+    file = digest_of(CONTENT)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
+    again = Uploads(tmp_path / "uploads", 10_000, set)
+    assert again.state(file) == FileState(False, 500)
+    assert again.bytes_used == 500
+    send(again, CONTENT, offset=500)
+    assert again.find(UploadName(file.sha256, "net.keras")).read_bytes() == CONTENT
+
+
+def test_data_that_would_leave_a_gap_are_refused(uploads: Uploads) -> None:
+    with pytest.raises(MistifyError, match="expected them from byte 0 on") as caught:
+        send(uploads, CONTENT, offset=100)
+    assert caught.value.code is ErrorCode.CONFLICT
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"!", b"?" + CONTENT[1:]])
+def test_what_is_not_as_announced_is_not_kept(uploads: Uploads, content: bytes) -> None:
+    file = digest_of(CONTENT)
+    with pytest.raises(MistifyError, match="did not arrive as announced") as caught:
+        send(uploads, content, file)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert not uploads.state(file).complete
+    send(uploads, CONTENT, file)
+    assert uploads.state(file).complete
+
+
+def test_no_more_than_the_limit_is_kept(uploads: Uploads) -> None:
+    send(uploads, b"a" * 6_000)
+    with pytest.raises(MistifyError, match="got a file of 6KB; expected 4KB at the most") as caught:
+        send(uploads, b"b" * 6_000)
+    assert caught.value.code is ErrorCode.NO_ROOM
+    send(uploads, b"c" * 4_000)
+    assert uploads.bytes_used == 10_000
+
+
+def test_room_is_made_by_what_nothing_needs(uploads: Uploads, clock: Clock, mentioned: set[str]) -> None:
+    needed, other = send(uploads, b"a" * 4_000), send(uploads, b"b" * 6_000)
+    for file in (needed, other):
+        uploads.find(UploadName(file.sha256, "train.npz"))
+    mentioned.add(needed.sha256)
+    clock.seconds += KEPT_SECONDS + 1
+    send(uploads, b"c" * 5_000)
+    assert uploads.state(needed).complete
+    assert not uploads.state(other).complete
+    assert uploads.bytes_used == 9_000
+
+
+def test_what_somebody_has_asked_for_stays_for_a_day(uploads: Uploads, clock: Clock) -> None:
+    file = send(uploads, CONTENT)
+    clock.seconds += KEPT_SECONDS - 10
+    before = uploads.find(UploadName(file.sha256, "a")).stat().st_mtime_ns
+    assert uploads.state(file).complete
+    clock.seconds += KEPT_SECONDS - 10
+    assert uploads.collect() == 0
+    assert uploads.find(UploadName(file.sha256, "a")).stat().st_mtime_ns == before
+    clock.seconds += KEPT_SECONDS + 10
+    assert uploads.collect() == 1024
+    with pytest.raises(InvalidValue):
+        uploads.find(UploadName(file.sha256, "a"))
+
+
+def directory_of(uploads: Uploads, files: dict[str, bytes]) -> UploadName:
+    for content in files.values():
+        send(uploads, content)
+    listing = listing_text({path: digest_of(content) for path, content in files.items()})
+    return UploadName(send(uploads, listing).sha256, "photos", directory=True)
+
+
+def test_a_directory_is_made_of_its_files_and_keeps_them(
+    uploads: Uploads, clock: Clock, mentioned: set[str]
+) -> None:
+    files = {"cats/1.png": b"cat", "dogs/1.png": b"dog", "dogs/2.png": b"cat"}
+    name = directory_of(uploads, files)
+    mentioned.add(name.sha256)
+    clock.seconds += KEPT_SECONDS + 1
+    uploads.find(name)
+    uploads.collect()
+    path = uploads.find(name)
+    kept = {each.relative_to(path).as_posix(): each.read_bytes() for each in path.rglob("*.png")}
+    assert kept == files
+
+
+def test_a_directory_with_a_missing_file_is_missing(uploads: Uploads) -> None:
+    listing = send(uploads, listing_text({"1.png": digest_of(b"nowhere")}))
+    name = UploadName(listing.sha256, "photos", directory=True)
+    with pytest.raises(InvalidValue):
+        uploads.find(name)
+    send(uploads, b"nowhere")
+    assert (uploads.find(name) / "1.png").read_bytes() == b"nowhere"
+
+
+@pytest.mark.parametrize(
+    "path", ["../out", "/etc/passwd", "a/../../b", "a//b", ".", "", "a\0b", "x" * 300, "\ud800"]
+)
+def test_a_listing_leads_nowhere_else(uploads: Uploads, path: str, tmp_path: Path) -> None:
+    listing = send(uploads, listing_text({path: send(uploads, b"evil")}))
+    with pytest.raises(MistifyError, match="paths below the directory"):
+        uploads.find(UploadName(listing.sha256, "photos", directory=True))
+    assert {each.name for each in tmp_path.iterdir()} == {"uploads"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["train.npz", "upload:12/x", f"upload:{'0' * 64}/..", f"upload:{'0' * 64}/a/b", f"upload:{'0' * 64}/"],
+)
+def test_other_names_are_no_uploads(text: str) -> None:
+    assert UploadName.parse(text) is None
+
+
+@pytest.mark.parametrize("directory", [False, True])
+def test_names_are_read_as_they_are_written(directory: bool) -> None:
+    name = UploadName("0" * 64, "net v2.keras", directory)
+    assert UploadName.parse(str(name)) == name

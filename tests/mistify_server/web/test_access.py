@@ -1,0 +1,167 @@
+"""Nobody is let in who is not known, whatever the route, and no other site acts through a browser."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+import httpx
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.v1 import devices_pb2, files_pb2, porting_pb2, tuning_pb2
+from mistify_server.server import running_server
+from mistify_server.web.access import OPEN_PATHS
+from tests.mistify_server.web.conftest import Serve
+
+Config = Callable[..., dict[str, object]]
+
+TOKEN = "0123456789abcdef" * 4
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+async def routes(web: httpx.AsyncClient) -> list[tuple[str, str]]:
+    """Return the method and path of every route, as the server describes itself."""
+    described = (await web.get("/openapi.json", headers=BEARER)).json()["paths"]
+    return [
+        (method.upper(), path.replace("{", "").replace("}", ""))
+        for path, methods in described.items()
+        for method in methods
+    ]
+
+
+async def test_every_route_but_the_open_ones_needs_the_token(serve: Serve) -> None:
+    async with serve(token=TOKEN) as web:
+        known = await routes(web)
+        assert len(known) > 15
+        for method, path in [*known, ("GET", "/openapi.json"), ("GET", "/nowhere")]:
+            answer = await web.request(method, path)
+            wrong = await web.request(method, path, headers={"authorization": "Bearer other"})
+            if path in OPEN_PATHS:
+                assert answer.status_code != 401, path
+            else:
+                assert (answer.status_code, wrong.status_code) == (401, 401), path
+                assert answer.json()["code"] == "UNAUTHENTICATED"
+                assert (await web.request(method, path, headers=BEARER)).status_code != 401
+
+
+async def test_every_rpc_needs_the_token(site: Any) -> None:
+    services = [
+        module.DESCRIPTOR.services_by_name[name]
+        for module, name in (
+            (porting_pb2, "Porting"),
+            (devices_pb2, "Devices"),
+            (files_pb2, "Files"),
+            (tuning_pb2, "Tuning"),
+        )
+    ]
+    async with (
+        running_server(site.settings(token=TOKEN)) as (address, _),
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        for service in services:
+            for method in service.methods:
+                assert await status_of(channel, service, method) is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def status_of(channel: grpc.aio.Channel, service: Any, method: Any) -> grpc.StatusCode:
+    path = f"/{service.full_name}/{method.name}"
+    try:
+        if method.client_streaming:
+            call: Any = channel.stream_unary(path)
+            await call(iter([b""]), timeout=30)
+        elif method.server_streaming:
+            call = channel.unary_stream(path)
+            async for _ in call(b"", timeout=30):
+                pass
+        else:
+            call = channel.unary_unary(path)
+            await call(b"", timeout=30)
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+async def test_a_browser_logs_in_by_the_token_and_out(serve: Serve) -> None:
+    async with serve(token=TOKEN) as web:
+        assert (await web.post("/v1/session", json={"token": "other"})).status_code == 401
+        answer = await web.post("/v1/session", json={"token": TOKEN})
+        cookie = answer.headers["set-cookie"]
+        assert answer.status_code == 204
+        assert TOKEN not in cookie
+        assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert (await web.get("/v1/jobs")).status_code == 200
+        kept = cookie.partition(";")[0]
+        assert (await web.delete("/v1/session")).status_code == 204
+        assert (await web.get("/v1/jobs", headers={"cookie": kept})).status_code == 401
+
+
+async def test_no_other_site_changes_anything(serve: Serve, make_config: Config) -> None:
+    async with serve() as web:
+        own = f"http://127.0.0.1:{web.base_url.port}"
+        for origin in ("https://evil.example", "null", own.replace("http", "https")):
+            answer = await web.post(
+                "/v1/jobs", json=[make_config("x", FLOP="0.5x")], headers={"origin": origin}
+            )
+            assert answer.status_code == 403
+            assert origin in answer.json()["detail"]
+        assert (await web.get("/v1/jobs")).json()["jobs"] == []
+        answer = await web.post("/v1/jobs", json=[make_config("x", FLOP="0.5x")], headers={"origin": own})
+        assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "["])
+async def test_no_other_name_leads_here(serve: Serve, host: str) -> None:
+    async with serve() as web:
+        for path in ("/v1/jobs", "/healthz"):
+            assert (await web.get(path, headers={"host": host})).status_code == 403
+
+
+async def test_names_of_this_machine_lead_here(serve: Serve) -> None:
+    async with serve() as web:
+        for host in ("localhost", f"localhost:{web.base_url.port}", "[::1]:7466", "127.0.0.1"):
+            assert (await web.get("/v1/jobs", headers={"host": host})).status_code == 200
+
+
+async def test_every_answer_forbids_what_is_from_elsewhere(serve: Serve) -> None:
+    async with serve(token=TOKEN) as web:
+        for path in ("/v1/jobs", "/healthz", "/nowhere"):
+            answer = await web.get(path)
+            assert "default-src 'self'" in answer.headers["content-security-policy"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_health_is_told_to_everybody(serve: Serve) -> None:
+    async with serve(token=TOKEN) as web:
+        for path in ("/healthz", "/readyz"):
+            assert (await web.get(path)).json() == {"status": "ok"}
+
+
+async def test_other_machines_need_a_token(site: Any) -> None:
+    with pytest.raises(MistifyError, match="or a token") as caught:
+        async with running_server(site.settings(http="0.0.0.0:0")):
+            pass
+    assert caught.value.code is ErrorCode.UNAUTHENTICATED
+
+
+async def test_an_address_that_is_taken_is_an_error_where_it_was_asked_for(serve: Serve, site: Any) -> None:
+    async with serve() as web:
+        taken = urlsplit(str(web.base_url)).netloc
+        other = replace(site.settings(http=taken), store=site.base / "other")
+        with pytest.raises(MistifyError, match="--http off") as caught:
+            async with running_server(other):
+                pass
+        assert caught.value.code is ErrorCode.ADDRESS_IN_USE
+
+
+async def test_the_default_address_is_done_without_where_it_is_taken(
+    serve: Serve, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as web:
+        monkeypatch.setattr("mistify_server.server.DEFAULT_HTTP", urlsplit(str(web.base_url)).netloc)
+        other = replace(site.settings(http=None), store=site.base / "other")
+        async with running_server(other) as (address, url):
+            assert url is None
+            assert address

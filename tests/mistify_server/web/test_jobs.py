@@ -1,0 +1,180 @@
+"""Jobs by HTTP: the same service, the same errors, events that resume, packages in whole and in part."""
+
+import base64
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+Config = Callable[..., dict[str, object]]
+
+
+async def events(web: httpx.AsyncClient, job: str, **headers: str) -> list[dict[str, str]]:
+    """Read the stream of a job to its end; return the fields of each event."""
+    answer = await web.get(f"/v1/jobs/{job}/events", headers=headers)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    blocks = [block for block in answer.text.split("\n\n") if block and not block.startswith(":")]
+    return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
+
+
+async def submitted(web: httpx.AsyncClient, *configs: dict[str, object], **headers: str) -> str:
+    answer = await web.post("/v1/jobs", content=json.dumps(configs), headers=headers)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["job"]["id"])
+
+
+async def test_a_config_is_posted_as_curl_does_it(web: httpx.AsyncClient, make_config: Config) -> None:
+    text = "// goals\n" + json.dumps(
+        [make_config("half", FLOP="0.5x"), make_config("small", num_of_params=100)]
+    )
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    answer = await web.post("/v1/jobs", content=text, headers=form)
+    assert answer.status_code == 201
+    job = answer.json()["job"]["id"]
+    assert answer.headers["location"] == f"/v1/jobs/{job}"
+    await events(web, job)
+    part = (await web.get(answer.headers["location"])).json()
+    assert (part["job"]["state"], part["goal_count"], part["goals_met"]) == ("done", 2, 2)
+    half, _ = part["job"]["goals"]
+    assert (half["id"], half["state"], half["budget"], half["accuracy"]) == (
+        "half",
+        "met",
+        {"flops": 5_000},
+        0.8,
+    )
+
+
+async def test_events_resume_behind_the_last_one(web: httpx.AsyncClient, make_config: Config) -> None:
+    job = await submitted(web, make_config("half", FLOP="0.5x"))
+    every = await events(web, job)
+    assert [int(event["id"]) for event in every] == list(range(1, len(every) + 1))
+    assert every[-1]["event"] == "job"
+    assert json.loads(every[-1]["data"])["event"] == "done"
+    assert ("goal", "met") in {
+        (event["event"], json.loads(event["data"])["event"])
+        for event in every[1:-1]
+        if event["event"] == "goal"
+    }
+    rest = await events(web, job, **{"last-event-id": every[2]["id"]})
+    assert rest == every[3:]
+
+
+async def test_the_same_key_returns_the_same_job(web: httpx.AsyncClient, make_config: Config) -> None:
+    half = make_config("half", FLOP="0.5x")
+    first = await submitted(web, half, **{"idempotency-key": "k"})
+    assert await submitted(web, half, **{"idempotency-key": "k"}) == first
+    assert await submitted(web, half) != first
+    other = await web.post(
+        "/v1/jobs", content=json.dumps(make_config("x", FLOP="0.3x")), headers={"idempotency-key": "k"}
+    )
+    assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
+
+
+async def test_mistakes_are_problem_details_with_their_places(
+    web: httpx.AsyncClient, make_config: Config
+) -> None:
+    wrong = [make_config("half", FLOP="fast"), make_config("small", model="nothing.json", num_of_params=100)]
+    for route in ("/v1/jobs", "/v1/plans"):
+        answer = await web.post(route, content=json.dumps(wrong))
+        assert answer.headers["content-type"] == "application/problem+json"
+        details = answer.json()
+        assert (answer.status_code, details["status"], details["code"]) == (400, 400, "INVALID_CONFIG")
+        assert details["type"] == "urn:mistify:error:INVALID_CONFIG"
+        assert "[0].adaptation_goal.FLOP" in {problem["place"] for problem in details["problems"]}
+    assert (await web.get("/v1/jobs")).json()["jobs"] == []
+
+
+async def test_a_plan_starts_nothing(web: httpx.AsyncClient, make_config: Config) -> None:
+    answer = await web.post("/v1/plans", content=json.dumps([make_config("half", FLOP="0.5x")]))
+    (batch,) = answer.json()["batches"]
+    assert [edge["goals"] for edge in batch["edges"]] == [["half"]]
+    assert (await web.get("/v1/jobs")).json()["jobs"] == []
+
+
+async def test_jobs_and_goals_come_page_by_page(web: httpx.AsyncClient, make_config: Config) -> None:
+    goals = [make_config(f"g{number}", FLOP=f"0.{number}x") for number in range(1, 6)]
+    ids = [await submitted(web, *goals) for _ in range(3)]
+    first = (await web.get("/v1/jobs", params={"page_size": 2})).json()
+    rest = (await web.get("/v1/jobs", params={"page_token": first["next_page_token"]})).json()
+    assert [part["job"]["id"] for part in first["jobs"] + rest["jobs"]] == ids[::-1]
+    assert rest["next_page_token"] == ""
+    seen, token = [], ""
+    while not seen or token:
+        page = (await web.get(f"/v1/jobs/{ids[0]}", params={"page_size": 2, "page_token": token})).json()
+        seen += [goal["id"] for goal in page["job"]["goals"]]
+        token = page["next_page_token"]
+    assert seen == [str(goal["id"]) for goal in goals]
+
+
+async def test_goals_are_added_cancelled_and_removed(
+    web: httpx.AsyncClient, make_config: Config, site: Any
+) -> None:
+    job = await submitted(web, make_config("half", FLOP="0.5x"))
+    await events(web, job)
+    (site.control / "hold-adapt").touch()
+    answer = await web.post(f"/v1/jobs/{job}/goals", content=json.dumps([make_config("small", FLOP="0.2x")]))
+    assert [goal["id"] for goal in answer.json()["job"]["goals"]] == ["half", "small"]
+    assert (await web.delete(f"/v1/jobs/{job}")).status_code == 409
+    assert (await web.post(f"/v1/jobs/{job}/cancel")).json()["job"]["state"] == "cancelled"
+    assert (await web.delete(f"/v1/jobs/{job}")).json()["freed_bytes"] > 0
+    assert (await web.get(f"/v1/jobs/{job}")).status_code == 404
+    assert (await web.get(f"/v1/jobs/{job}/events")).status_code == 404
+
+
+async def test_packages_come_as_files_as_ranges_and_as_archives(
+    web: httpx.AsyncClient, make_config: Config
+) -> None:
+    job = await submitted(web, make_config("half", FLOP="0.5x"))
+    await events(web, job)
+    (goal,) = (await web.get(f"/v1/jobs/{job}")).json()["job"]["goals"]
+    contents = {}
+    for file in goal["files"]:
+        address = f"/v1/jobs/{job}/goals/half/files/{file['name']}"
+        answer = await web.get(address)
+        digest = hashlib.sha256(answer.content)
+        assert digest.hexdigest() == file["sha256"]
+        assert answer.headers["repr-digest"] == f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
+        part = await web.get(address, headers={"range": "bytes=2-5", "if-range": answer.headers["etag"]})
+        assert (part.status_code, part.content) == (206, answer.content[2:6])
+        contents[f"half/{file['name']}"] = answer.content
+    archive = zipfile.ZipFile(io.BytesIO((await web.get(f"/v1/jobs/{job}/goals/half/package.zip")).content))
+    assert {name: archive.read(name) for name in archive.namelist()} == contents
+    for missing in ("half/files/other.tflite", "half/files/..%2Flock", "none/package.zip"):
+        assert (await web.get(f"/v1/jobs/{job}/goals/{missing}")).status_code == 404
+
+
+async def test_uploads_go_on_and_configs_name_them(web: httpx.AsyncClient, make_config: Config) -> None:
+    model = json.dumps(
+        {
+            "costs": {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3},
+            "floor": {"flops": 100.0, "params": 10.0},
+        }
+    ).encode()
+    digest = hashlib.sha256(model).hexdigest()
+    address = f"/v1/files/{digest}"
+    broken = await web.put(address, content=model[:50], headers={"content-range": f"bytes 0-49/{len(model)}"})
+    assert broken.status_code == 400
+    assert (await web.get(address)).json() == {"complete": False, "arrived": 50}
+    rest = {"content-range": f"bytes 50-{len(model) - 1}/{len(model)}"}
+    answer = await web.put(address, content=model[50:], headers=rest)
+    assert answer.json() == {"sha256": digest, "size": len(model), "name": f"upload:{digest}/NAME"}
+    assert (await web.get(address)).json()["complete"]
+    job = await submitted(web, make_config("half", model=f"upload:{digest}/model.json", FLOP="0.5x"))
+    await events(web, job)
+    assert (await web.get(f"/v1/jobs/{job}")).json()["goals_met"] == 1
+
+
+async def test_models_devices_and_groups_are_listed(web: httpx.AsyncClient) -> None:
+    assert "digits-resnet" in (await web.get("/v1/models")).json()
+    assert (await web.get("/v1/groups")).json() == []
+    assert (await web.get("/v1/devices")).status_code == 200
+
+
+async def test_too_large_a_config_is_refused_unread(web: httpx.AsyncClient) -> None:
+    answer = await web.post("/v1/jobs", content=b" " * (64 * 2**20 + 1))
+    assert answer.status_code == 400
+    assert "split it" in answer.json()["detail"]
