@@ -7,7 +7,7 @@ BENCHMARKS := goal_tree collective executors limits peer_torch_pruning streaming
 	tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow bench support-matrix check format proto clean
+.PHONY: help install demo test test-slow test-web bench support-matrix check format proto clean
 
 help:  ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -29,6 +29,9 @@ test: install  ## Run the tests
 
 test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800
+
+test-web: install  ## Run the tests in a browser, which needs Chromium
+	$(BIN)/pytest -q -m web tests/browser
 
 # Exit code 77: skipped, for want of data or of an optional package.
 bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files

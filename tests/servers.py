@@ -35,3 +35,11 @@ def server(
     finally:
         process.terminate()
         process.wait(60)
+
+
+@contextmanager
+def web_server(store: Path, *options: str | Path) -> Iterator[str]:
+    """Start a server that speaks HTTP, and yield its URL; it is stopped at the end."""
+    with server(store, "--http", "127.0.0.1:0", *options) as (_, process):
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]

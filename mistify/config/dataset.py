@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, PlainValidator, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, model_validator
 
 from mistify.config.loss import LossName
 from mistify.config.metric import Metric, known_metrics
@@ -41,7 +41,7 @@ def _output_metric(raw: object) -> Metric:
     raise InvalidValue(raw, f"one of {', '.join(names)}", f'write for example "{names[0]}"')
 
 
-OutputMetric: TypeAlias = Annotated[Metric, PlainValidator(_output_metric)]
+OutputMetric: TypeAlias = Annotated[Metric, BeforeValidator(_output_metric)]
 Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mistify.costs.budget import LATENCY
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify_client.porting.formatting import amount
+from mistify.jobs.formatting import amount
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.model import load
 

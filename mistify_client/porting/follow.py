@@ -9,8 +9,9 @@ from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_json
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.report import PREDICTION, judged_by, report
 from mistify_client.porting.progress import SOURCE, Display
-from mistify_client.porting.report import PREDICTION, REPORT, judged_by, report, table
+from mistify_client.porting.report import REPORT, table
 from mistify_client.rpc.porting import PortingClient
 
 #: The exit code of a job that ended with goals that are not met.

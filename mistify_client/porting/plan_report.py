@@ -9,10 +9,10 @@ from rich.tree import Tree
 
 from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
+from mistify.jobs.formatting import amounts, shares
 from mistify.jobs.job import Source
 from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify.uploads import as_written
-from mistify_client.porting.formatting import amounts, shares
 
 #: Shown for every network, besides the axes that its goals limit.
 _SHOWN = (FLOPS, PARAMS, MEMORY)

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from mistify.jobs.formatting import quality, shares
 from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
-from mistify_client.porting.formatting import quality, shares
-from mistify_client.porting.report import outcome
+from mistify.jobs.report import outcome
 
 #: The subject of work that concerns the whole job, such as tuning the source model.
 SOURCE = "source"

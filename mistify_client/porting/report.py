@@ -1,4 +1,4 @@
-"""The result of a job: `report.json` for programs, a table for people."""
+"""The result of a job as a table."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,6 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from mistify.config.compression import COMPRESSION_AXES
 from mistify.costs.budget import (
     FLOPS,
     LATENCY,
@@ -14,18 +13,25 @@ from mistify.costs.budget import (
     PARAMS,
     Costs,
     at_threads,
-    axis_name,
-    conditions_of,
-    hardware_of,
     latency_axis,
     memory_axis,
     quantity_of,
 )
-from mistify.costs.catalogue import HOST, is_host
+from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
+from mistify.jobs.comparison import compared_quality
+from mistify.jobs.formatting import amount, quality
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
-from mistify_client.porting.comparison import accuracy_change, compared_quality, source_of, speedup
-from mistify_client.porting.formatting import amount, amounts, quality
+from mistify.jobs.report import (
+    JUDGED,
+    PREDICTION,
+    hardware_of_goal,
+    judged_by,
+    latency_of,
+    longest_first,
+    measured_latency,
+    profile_of_goal,
+)
 
 REPORT = "report.json"
 
@@ -35,10 +41,6 @@ _NAME_WIDTH = 10
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _THREADS, _PREDICTED, _MEASURED = "threads", "latency\npredicted", "latency\nmeasured"
-
-#: What decides on this machine, and on hardware where nothing is measured, and their words in the table.
-_MEASUREMENT, PREDICTION = "measurement", "prediction"
-_JUDGED = {None: "yes", _MEASUREMENT: "measured", PREDICTION: "predicted"}
 
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
@@ -55,168 +57,6 @@ _COLUMNS = {
     _ACCURACY: 0,
     _MET: 0,
 }
-
-
-def report(job: Job) -> dict[str, object]:
-    """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
-
-    - `flops`: multiply-adds of one inference.
-    - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
-    - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
-      LiteRT; null where that is not the server's machine.
-    - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
-    - `speedup`, `measured_speedup`: the same latencies of the source, in float32, over those of the package.
-    - `memory_bytes`, `accuracy`: those of the package at its precision, on the test data.
-    - `accuracy_change`: from the tuned source's accuracy; of an error, its growth as a share of it.
-    - `targets`: what outputs have to reach on the test data; of all together where `output` is null.
-    - `outputs`: the scores of each output on the test data, by a metric of its own.
-    - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
-      goal's; empty if the package has one network.
-    - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
-    - `warning`: the limits that were likely to be missed, as predicted before the computation.
-    - `compression`: the settings and the achieved figures; null if none was requested.
-    - `source`: accuracies in LiteRT on the test data, as it came and tuned; latencies by number of threads.
-    - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
-    - `spent`: seconds by activity, summed over all tasks, the longest first.
-    """
-    source = job.source
-    formats = source.formats if source else ()
-    return {
-        "job": job.id,
-        "seconds": job.seconds,
-        "spent": _longest_first(job.spent),
-        "source": None
-        if source is None
-        else {
-            **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
-            **_plugged_in(source.costs, source),
-            "measured_latency_ms": {
-                str(conditions_of(axis).threads): latency for axis, latency in source.measured.items()
-            },
-            "accuracy": source.accuracy,
-            "tuned_accuracy": source.tuned_accuracy,
-            "metric": source.metric.value,
-        },
-        "metrics": {
-            axis_format.name: {"label": axis_format.label, "unit": axis_format.kind.plain}
-            for axis_format in formats
-        },
-        "goals": [_goal_report(goal, source) for goal in job.goals],
-    }
-
-
-def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
-    return {
-        "id": goal.id,
-        "parent": goal.parent,
-        "algorithm": goal.algorithm or None,
-        "choice": goal.choice,
-        "warning": goal.warning,
-        "quantization": goal.quantization.model_dump(mode="json"),
-        "precision_choice": goal.precision_choice,
-        "compression": _compression_report(goal),
-        "hardware": _hardware(goal),
-        "threads": goal.threads,
-        "latency_judged_by": judged_by(goal),
-        "budget": amounts(goal.budget, source.formats if source else ()),
-        "targets": [
-            {"output": target.output or None, "metric": target.metric.value, "value": target.value}
-            for target in goal.targets
-        ],
-        "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
-        "outputs": [
-            {"output": score.output, "metric": score.metric.value, "value": score.value}
-            for score in goal.output_scores
-        ],
-        "branches": [
-            {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
-        ],
-        "met": goal.state is GoalState.MET,
-        "reason": goal.reason,
-        "note": goal.note,
-        "seconds": goal.seconds,
-        "steps": goal.steps,
-    }
-
-
-def _plugged_in(
-    costs: Costs,
-    source: Source | None,
-    hardware: str = HOST.name,
-    precision: Quantization = Quantization.NONE,
-) -> dict[str, float | None]:
-    """Return the figures of a network on the metrics of plug-ins, for a hardware and a precision."""
-    figures: dict[str, float | None] = {}
-    for axis_format in source.formats if source else ():
-        cost = axis_format.cost(costs, hardware, precision)
-        figures[axis_format.name] = None if cost is None else axis_format.converted(cost)
-    return figures
-
-
-def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
-    """Return the costs and the accuracy of a goal's package, or of one of its branches."""
-    precision = goal.quantization.precision
-    return {
-        **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
-        MEMORY: network.achieved.get(memory_axis(precision)),
-        **_plugged_in(network.achieved, source, _profile(goal), precision),
-        "latency_ms": _latency(goal, network.achieved),
-        "measured_latency_ms": _measured_latency(goal, network),
-        **_speedups(goal, network, source),
-        "accuracy": network.accuracy,
-        "accuracy_change": accuracy_change(goal, network.accuracy, source),
-    }
-
-
-def _compression_report(goal: Goal) -> dict[str, object] | None:
-    if goal.compression is None:
-        return None
-    requested = goal.compression.model_dump(mode="json", exclude_none=True)
-    return {**requested, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
-
-
-def _hardware(goal: Goal) -> str:
-    """Return the hardware on which a goal's costs count: that of its limits, else the server's machine."""
-    named = (conditions_of(axis).hardware for axis in goal.budget)
-    return next(filter(None, named), HOST.name)
-
-
-def _profile(goal: Goal) -> str:
-    """Return the name of that hardware with the goal's number of threads."""
-    return at_threads(_hardware(goal), goal.threads)
-
-
-def _latency(goal: Goal, costs: Costs) -> float | None:
-    """Return the latency on the goal's hardware, at the goal's precision if it has a figure of its own."""
-    hardware, precision = _profile(goal), goal.quantization.precision
-    return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
-
-
-def _measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
-    """Return the latency as measured on the goal's hardware; None where that is not the server's machine."""
-    return _latency(goal, network.measured) if is_host(_hardware(goal)) else None
-
-
-def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
-    """Return how much faster a package is than its source in float32, as predicted and as measured."""
-    known, axis = source_of(goal, source) or Source({}), latency_axis(_profile(goal))
-    return {
-        "speedup": speedup(known.costs.get(axis), _latency(goal, network.achieved)),
-        "measured_speedup": speedup(known.measured.get(axis), _measured_latency(goal, network)),
-    }
-
-
-def outcome(goal: Goal) -> str:
-    """Return the state of a goal in words, with what decided on its latency: `met (predicted)`."""
-    judged = judged_by(goal) if goal.state is GoalState.MET else None
-    return f"{goal.state.value} ({_JUDGED[judged]})" if judged else goal.state.value
-
-
-def judged_by(goal: Goal) -> str | None:
-    """Return what decides whether a goal's limit on latency is met; None if it has none."""
-    if not any(map(hardware_of, goal.budget)):
-        return None
-    return _MEASUREMENT if is_host(_hardware(goal)) else PREDICTION
 
 
 def table(job: Job, width: int = 80) -> Table:
@@ -279,7 +119,7 @@ def _threads(goals: Iterable[Goal]) -> str:
 
 def _predicted(goals: Iterable[Goal]) -> str | None:
     """Return which goals are judged by a predicted latency; None if none is."""
-    named = [f"{goal.id} ({_hardware(goal)})" for goal in goals if judged_by(goal) == PREDICTION]
+    named = [f"{goal.id} ({hardware_of_goal(goal)})" for goal in goals if judged_by(goal) == PREDICTION]
     return (
         escape(f"judged by a latency that was predicted, not measured: {', '.join(named)}") if named else None
     )
@@ -290,13 +130,9 @@ def _time_shares(spent: Mapping[str, float]) -> str | None:
     total = sum(spent.values())
     if not total:
         return None
-    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in _longest_first(spent).items()}
+    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in longest_first(spent).items()}
     shown = ", ".join(f"{activity} {share}" for activity, share in shares.items() if share != "0%")
     return escape(f"where the time went: {shown}")
-
-
-def _longest_first(spent: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
 
 
 def _source_rows(source: Source, threads: int) -> Iterable[dict[str, str]]:
@@ -324,7 +160,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
         _PRECISION: _precision(goal),
         _THREADS: str(goal.threads),
         **_figures(goal, goal, source),
-        _MET: _JUDGED[judged_by(goal)] if goal.state is GoalState.MET else "no",
+        _MET: JUDGED[judged_by(goal)] if goal.state is GoalState.MET else "no",
     }
 
 
@@ -345,10 +181,10 @@ def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -
     precision = goal.quantization.precision
     return {
         **_counts(network.achieved, source),
-        **_plugged_in_cells(network.achieved, source, _profile(goal), precision),
+        **_plugged_in_cells(network.achieved, source, profile_of_goal(goal), precision),
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
-        _PREDICTED: amount(LATENCY, _latency(goal, network.achieved)),
-        _MEASURED: amount(LATENCY, _measured_latency(goal, network)),
+        _PREDICTED: amount(LATENCY, latency_of(goal, network.achieved)),
+        _MEASURED: amount(LATENCY, measured_latency(goal, network)),
         _ACCURACY: compared_quality(goal, network.accuracy, source),
     }
 

@@ -7,20 +7,25 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.web.problems import problem_response
+from mistify_server.web.problems import problem_response, wants_page
 
 #: The cookie of a session, and for how many seconds it holds.
 COOKIE: Final = "mistify_session"
 SESSION_SECONDS: Final = 12 * 3600
 
-#: Paths for which nobody has to be known.
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session"})
+#: The page to log in at.
+LOGIN: Final = "/login"
+
+#: Paths for which nobody has to be known: pages cannot be seen without their styles.
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session", LOGIN})
+_OPEN_PREFIX: Final = "/static/"
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -28,6 +33,7 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Of every answer: pages take nothing from elsewhere, are in no frame, and tell no site where they were.
 _HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; "
+    "style-src 'self' 'unsafe-inline'; "  # Plotly styles its own drawings
     "base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -120,9 +126,11 @@ class AccessMiddleware:
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", own) != own:
             return _refused("origin", headers["origin"], own)
         try:
-            if scope["path"] not in OPEN_PATHS:
+            if scope["path"] not in OPEN_PATHS and not scope["path"].startswith(_OPEN_PREFIX):
                 self._sessions.check(headers)
         except MistifyError as error:
+            if wants_page(headers):
+                return RedirectResponse(f"{LOGIN}?next={quote(scope['path'], safe='')}", HTTPStatus.SEE_OTHER)
             return problem_response(error)
         return None
 

@@ -15,6 +15,7 @@ from mistify_server.store.uploads import Uploads
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
+from mistify_server.web.pages.routes import page_routes
 from mistify_server.web.problems import add_handlers, responses
 from mistify_server.web.uploads import upload_routes
 
@@ -57,6 +58,7 @@ def web_app(services: WebServices, token: str | None) -> FastAPI:
     app.include_router(job_routes(services.porting))
     app.include_router(upload_routes(services.uploads))
     app.include_router(fleet_routes(services.models, services.devices, services.tuning))
+    app.include_router(page_routes(services.porting, services.devices, services.tuning))
     app.include_router(_session_routes(sessions))
     app.include_router(_health_routes(services.ready))
     return app

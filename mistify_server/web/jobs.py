@@ -14,14 +14,13 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, StreamingResponse
 
-from mistify.config.reading import problems_at_their_places
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobEvent, JobState, PackageFile, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify_server.jobs.service import PortingService
-from mistify_server.web.problems import responses
+from mistify_server.web.problems import located, responses
 
 #: Goals that an answer has unless it is asked for another number.
 GOALS_PER_PAGE: Final = 1_000
@@ -79,7 +78,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def submit(request: Request, response: Response, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Check a batch of configs as a whole, and start it."""
         text = await config_text(request)
-        with problems_at_their_places(text):
+        with located(text):
             job_id = await service.submit(text, idempotency_key)
         response.headers["location"] = f"/v1/jobs/{job_id}"
         return await service.part(job_id, selection)
@@ -88,7 +87,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def plan(request: Request) -> Plan:
         """Predict the result of a batch of configs; nothing is kept or started."""
         text = await config_text(request)
-        with problems_at_their_places(text):
+        with located(text):
             return await service.plan(text)
 
     @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG)))
@@ -116,7 +115,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Add goals to a job, all or none; one that has ended goes on."""
         text = await config_text(request)
-        with problems_at_their_places(text):
+        with located(text):
             await service.add_goals(job_id, text, idempotency_key)
         return await service.part(job_id, selection)
 

@@ -1,19 +1,24 @@
 """Failures as problem details (RFC 9457); no other place turns them into HTTP."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from mistify.config.reading import problems_at_their_places
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.positions import lines_of
 from mistify.uploads import as_written
+from mistify_server.web.rendering import rendered
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -21,9 +26,13 @@ _log = logging.getLogger(__name__)
 
 
 class ProblemModel(BaseModel):
-    """One error in the input: `place` is a JSON path of the config, or what else of the request is wrong."""
+    """One error in the input: `place` is a JSON path of the config, or what else of the request is wrong.
+
+    `line` is that of the place in the config's text, None where it has none.
+    """
 
     place: str
+    line: int | None
     value: str
     expected: str
     fix: str
@@ -40,12 +49,37 @@ class ProblemDetails(BaseModel):
     problems: list[ProblemModel]
 
 
+class LocatedError(MistifyError):
+    """An error of a config, with the text in which its problems are."""
+
+    def __init__(self, error: MistifyError, text: str) -> None:
+        super().__init__(error.code, error.message, error.problems)
+        self.lines = lines_of(text, [problem.place for problem in error.problems])
+
+
+@contextmanager
+def located(text: str) -> Iterator[None]:
+    """Let problems of a config that leave the block be at their places and lines in its text."""
+    try:
+        with problems_at_their_places(text):
+            yield
+    except MistifyError as error:
+        raise LocatedError(error, text) from error
+
+
 def problem_response(error: MistifyError, status: int | None = None) -> JSONResponse:
     """Return an error as an answer."""
     status = status or error.code.http_status
     title = error.code.name.replace("_", " ").capitalize()
+    lines = error.lines if isinstance(error, LocatedError) else {}
     problems = [
-        ProblemModel(place=each.place, value=as_written(each.value), expected=each.expected, fix=each.fix)
+        ProblemModel(
+            place=each.place,
+            line=lines.get(each.place),
+            value=as_written(each.value),
+            expected=each.expected,
+            fix=each.fix,
+        )
         for each in error.problems
     ]
     content = ProblemDetails(
@@ -68,6 +102,11 @@ def add_handlers(app: FastAPI) -> None:
     app.exception_handler(Exception)(_unexpected)
 
 
+def wants_page(headers: Headers) -> bool:
+    """Check whether a request comes from the address bar of a browser."""
+    return "text/html" in headers.get("accept", "")
+
+
 def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
     """Return the description of failures for OpenAPI; what every route can meet is among them."""
     statuses = {code.http_status for code in (*codes, ErrorCode.UNAUTHENTICATED)} | {
@@ -80,8 +119,8 @@ def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
     }
 
 
-async def _expected(request: Request, error: MistifyError) -> JSONResponse:
-    return problem_response(error)
+async def _expected(request: Request, error: MistifyError) -> Response:
+    return _answer(request, error)
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -92,16 +131,25 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
     return problem_response(MistifyError(ErrorCode.INVALID_CONFIG, "the request cannot be read", problems))
 
 
-async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
+async def _of_http(request: Request, error: HTTPException) -> Response:
     code = (
         ErrorCode.NOT_FOUND
         if error.status_code == ErrorCode.NOT_FOUND.http_status
         else ErrorCode.INVALID_CONFIG
     )
     message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json has what can be asked"
-    response = problem_response(MistifyError(code, message), error.status_code)
+    response = _answer(request, MistifyError(code, message), error.status_code)
     response.headers.update(error.headers or {})
     return response
+
+
+def _answer(request: Request, error: MistifyError, status: int | None = None) -> Response:
+    """Return an error as a page to whoever looks at pages, and as problem details to others."""
+    if not wants_page(request.headers):
+        return problem_response(error, status)
+    title = error.code.name.replace("_", " ").capitalize()
+    page = rendered("problem.html", path="", title=title, detail=as_written(str(error)))
+    return HTMLResponse(page, status or error.code.http_status)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

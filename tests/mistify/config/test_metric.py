@@ -3,10 +3,12 @@
 import copy
 import json
 import pickle
+import warnings
 
 import pytest
 from pydantic import TypeAdapter
 
+from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
@@ -49,3 +51,11 @@ def test_a_config_may_name_what_is_installed_or_what_the_server_may_know(
     (config,) = parse_batch(text)
     assert config == known_to_server
     assert config.dataset.metrics == {"price": Metric("pinball_error")}
+
+
+def test_metrics_of_outputs_are_written_and_read_without_a_warning() -> None:
+    settings = DataSettings(metrics={"price": Metric.MAE, "kind": Metric("pinball_error")})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        written = settings.model_dump_json()
+    assert DataSettings.model_validate_json(written) == settings

@@ -9,11 +9,12 @@ from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
+from mistify.jobs.comparison import compared_quality
+from mistify.jobs.formatting import amount, label, shares
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Source
+from mistify.jobs.report import outcome, report
 from mistify.parsing.quantities import measured_in
-from mistify_client.porting.comparison import compared_quality
-from mistify_client.porting.formatting import amount, label, shares
-from mistify_client.porting.report import outcome, report, table
+from mistify_client.porting.report import table
 
 
 def test_report_has_exactly_the_documented_form(service):

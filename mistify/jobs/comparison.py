@@ -1,7 +1,7 @@
 """Packages compared with the source that they were made from."""
 
+from mistify.jobs.formatting import quality
 from mistify.jobs.job import Goal, Source
-from mistify_client.porting.formatting import quality
 
 
 def source_of(goal: Goal, source: Source | None) -> Source | None:

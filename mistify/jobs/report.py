@@ -1,0 +1,198 @@
+"""The result of a job as plain data: the content of `report.json`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mistify.config.compression import COMPRESSION_AXES
+from mistify.costs.budget import (
+    FLOPS,
+    LATENCY,
+    MEMORY,
+    PARAMS,
+    Costs,
+    at_threads,
+    axis_name,
+    conditions_of,
+    hardware_of,
+    latency_axis,
+    memory_axis,
+)
+from mistify.costs.catalogue import HOST, is_host
+from mistify.costs.quantization import Quantization
+from mistify.jobs.comparison import accuracy_change, source_of, speedup
+from mistify.jobs.formatting import amounts
+from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
+
+#: What decides on this machine, and on hardware where nothing is measured.
+_MEASUREMENT: Final = "measurement"
+PREDICTION: Final = "prediction"
+
+#: The same in the words of tables.
+JUDGED: Final = {None: "yes", _MEASUREMENT: "measured", PREDICTION: "predicted"}
+
+
+def report(job: Job) -> dict[str, object]:
+    """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
+
+    - `flops`: multiply-adds of one inference.
+    - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
+    - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
+      LiteRT; null where that is not the server's machine.
+    - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
+    - `speedup`, `measured_speedup`: the same latencies of the source, in float32, over those of the package.
+    - `memory_bytes`, `accuracy`: those of the package at its precision, on the test data.
+    - `accuracy_change`: from the tuned source's accuracy; of an error, its growth as a share of it.
+    - `targets`: what outputs have to reach on the test data; of all together where `output` is null.
+    - `outputs`: the scores of each output on the test data, by a metric of its own.
+    - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
+      goal's; empty if the package has one network.
+    - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
+    - `warning`: the limits that were likely to be missed, as predicted before the computation.
+    - `compression`: the settings and the achieved figures; null if none was requested.
+    - `source`: accuracies in LiteRT on the test data, as it came and tuned; latencies by number of threads.
+    - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
+    - `spent`: seconds by activity, summed over all tasks, the longest first.
+    """
+    source = job.source
+    formats = source.formats if source else ()
+    return {
+        "job": job.id,
+        "seconds": job.seconds,
+        "spent": longest_first(job.spent),
+        "source": None
+        if source is None
+        else {
+            **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
+            **_plugged_in(source.costs, source),
+            "measured_latency_ms": {
+                str(conditions_of(axis).threads): latency for axis, latency in source.measured.items()
+            },
+            "accuracy": source.accuracy,
+            "tuned_accuracy": source.tuned_accuracy,
+            "metric": source.metric.value,
+        },
+        "metrics": {
+            axis_format.name: {"label": axis_format.label, "unit": axis_format.kind.plain}
+            for axis_format in formats
+        },
+        "goals": [_goal_report(goal, source) for goal in job.goals],
+    }
+
+
+def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
+    return {
+        "id": goal.id,
+        "parent": goal.parent,
+        "algorithm": goal.algorithm or None,
+        "choice": goal.choice,
+        "warning": goal.warning,
+        "quantization": goal.quantization.model_dump(mode="json"),
+        "precision_choice": goal.precision_choice,
+        "compression": _compression_report(goal),
+        "hardware": hardware_of_goal(goal),
+        "threads": goal.threads,
+        "latency_judged_by": judged_by(goal),
+        "budget": amounts(goal.budget, source.formats if source else ()),
+        "targets": [
+            {"output": target.output or None, "metric": target.metric.value, "value": target.value}
+            for target in goal.targets
+        ],
+        "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
+        "outputs": [
+            {"output": score.output, "metric": score.metric.value, "value": score.value}
+            for score in goal.output_scores
+        ],
+        "branches": [
+            {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
+        ],
+        "met": goal.state is GoalState.MET,
+        "reason": goal.reason,
+        "note": goal.note,
+        "seconds": goal.seconds,
+        "steps": goal.steps,
+    }
+
+
+def _plugged_in(
+    costs: Costs,
+    source: Source | None,
+    hardware: str = HOST.name,
+    precision: Quantization = Quantization.NONE,
+) -> dict[str, float | None]:
+    """Return the figures of a network on the metrics of plug-ins, for a hardware and a precision."""
+    figures: dict[str, float | None] = {}
+    for axis_format in source.formats if source else ():
+        cost = axis_format.cost(costs, hardware, precision)
+        figures[axis_format.name] = None if cost is None else axis_format.converted(cost)
+    return figures
+
+
+def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
+    """Return the costs and the accuracy of a goal's package, or of one of its branches."""
+    precision = goal.quantization.precision
+    return {
+        **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
+        MEMORY: network.achieved.get(memory_axis(precision)),
+        **_plugged_in(network.achieved, source, profile_of_goal(goal), precision),
+        "latency_ms": latency_of(goal, network.achieved),
+        "measured_latency_ms": measured_latency(goal, network),
+        **_speedups(goal, network, source),
+        "accuracy": network.accuracy,
+        "accuracy_change": accuracy_change(goal, network.accuracy, source),
+    }
+
+
+def _compression_report(goal: Goal) -> dict[str, object] | None:
+    if goal.compression is None:
+        return None
+    requested = goal.compression.model_dump(mode="json", exclude_none=True)
+    return {**requested, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
+
+
+def hardware_of_goal(goal: Goal) -> str:
+    """Return the hardware on which a goal's costs count: that of its limits, else the server's machine."""
+    named = (conditions_of(axis).hardware for axis in goal.budget)
+    return next(filter(None, named), HOST.name)
+
+
+def profile_of_goal(goal: Goal) -> str:
+    """Return the name of that hardware with the goal's number of threads."""
+    return at_threads(hardware_of_goal(goal), goal.threads)
+
+
+def latency_of(goal: Goal, costs: Costs) -> float | None:
+    """Return the latency on the goal's hardware, at the goal's precision if it has a figure of its own."""
+    hardware, precision = profile_of_goal(goal), goal.quantization.precision
+    return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
+
+
+def measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
+    """Return the latency as measured on the goal's hardware; None where that is not the server's machine."""
+    return latency_of(goal, network.measured) if is_host(hardware_of_goal(goal)) else None
+
+
+def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
+    """Return how much faster a package is than its source in float32, as predicted and as measured."""
+    known, axis = source_of(goal, source) or Source({}), latency_axis(profile_of_goal(goal))
+    return {
+        "speedup": speedup(known.costs.get(axis), latency_of(goal, network.achieved)),
+        "measured_speedup": speedup(known.measured.get(axis), measured_latency(goal, network)),
+    }
+
+
+def outcome(goal: Goal) -> str:
+    """Return the state of a goal in words, with what decided on its latency: `met (predicted)`."""
+    judged = judged_by(goal) if goal.state is GoalState.MET else None
+    return f"{goal.state.value} ({JUDGED[judged]})" if judged else goal.state.value
+
+
+def judged_by(goal: Goal) -> str | None:
+    """Return what decides whether a goal's limit on latency is met; None if it has none."""
+    if not any(map(hardware_of, goal.budget)):
+        return None
+    return _MEASUREMENT if is_host(hardware_of_goal(goal)) else PREDICTION
+
+
+def longest_first(spent: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds by activity, the longest first."""
+    return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))

@@ -1,0 +1,83 @@
+"""The lines of a JSON text on which its values stand."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from mistify.parsing.validation import json_path
+
+#: What counts in a JSON text as people write it; comments and spaces are skipped. What cannot be read ends at
+#: the end of its line, so that a text with mistakes has lines as well.
+_TOKEN: Final = re.compile(
+    r'(?P<string>"(?:\\.|[^"\\\n])*+"?)|(?P<comment>//[^\n]*|/\*(?s:.*?\*/|.*))|(?P<mark>[{}\[\],:])'
+    r"|(?P<word>[^\s{}\[\],:\"/]+)"
+)
+
+_PARENT: Final = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\]|^[^.\[]+)$")
+
+
+def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
+    """Return the number of the line, from 1, on which each place of a JSON text begins.
+
+    Args:
+        text: JSON with comments, perhaps with mistakes.
+        places: JSON paths such as `[3].adaptation_goal.FLOP`. The line of one that is not there is that of
+            what would hold it. Of a text that is one object, `[0]` is the object.
+
+    Returns:
+        Place -> line, without places of which nothing is there.
+    """
+    lines: dict[str, int] = {}
+    for path, line in _positions(text):
+        lines.setdefault(path, line)
+    found = {place: _nearest(place, lines) for place in places}
+    return {place: line for place, line in found.items() if line is not None}
+
+
+def _nearest(place: str, lines: dict[str, int]) -> int | None:
+    while place:
+        if place in lines:
+            return lines[place]
+        if place.startswith("[0].") and place.removeprefix("[0].") in lines:
+            return lines[place.removeprefix("[0].")]
+        place = _PARENT.sub("", place)
+    return None
+
+
+def _positions(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the path of each value and the line on which it, or its key, begins."""
+    keys: list[str | int] = []
+    expects_key = False
+    line, counted = 1, 0
+    for match in _TOKEN.finditer(text):
+        line += text.count("\n", counted, match.start())
+        counted = match.start()
+        part, kind = match[0], match.lastgroup
+        if kind == "comment":
+            continue
+        if kind == "string" and expects_key:
+            keys[-1], expects_key = _read(part), False
+            yield json_path(keys), line
+        elif part in ("{", "["):
+            if keys and isinstance(keys[-1], int):
+                yield json_path(keys), line
+            keys.append("" if part == "{" else 0)
+            expects_key = part == "{"
+        elif part in ("}", "]"):
+            del keys[-1:]
+            expects_key = False
+        elif part == "," and keys:
+            here = keys[-1]
+            expects_key = isinstance(here, str)
+            if isinstance(here, int):
+                keys[-1] = here + 1
+        elif keys and isinstance(keys[-1], int):
+            yield json_path(keys), line
+
+
+def _read(string: str) -> str:
+    try:
+        return str(json.loads(string))
+    except ValueError:
+        return string.strip('"')

@@ -1,0 +1,1 @@
+"""Pages for people, over the same services: jobs, goals, plans, devices, groups."""

@@ -1,0 +1,42 @@
+"""The costs of a goal's package at its own precision, beside its limits and the source's in float32."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mistify.costs.budget import LATENCY, Costs, conditions_of, quantity_of, source_axis
+from mistify.costs.quantization import Quantization
+from mistify.jobs.formatting import label
+from mistify.jobs.job import Goal, Source
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A cost of a package; `limit` and `source` are None where there is none."""
+
+    label: str
+    axis: str
+    reached: float
+    limit: float | None
+    source: float | None
+
+
+def costs_of(goal: Goal, source: Source | None) -> list[Cost]:
+    """Return the costs of a goal's package that the cost model knows, then what was measured."""
+    known = source or Source({})
+    predicted = _costs(goal, goal.achieved, known.costs, known)
+    return [*predicted, *_costs(goal, goal.measured, known.measured, known, ", measured")]
+
+
+def _costs(
+    goal: Goal, reached: Costs, of_source: Costs, source: Source, measured: str = ""
+) -> Iterator[Cost]:
+    precision = goal.quantization.precision
+    axes = [axis for axis in reached if conditions_of(axis).precision in (precision, Quantization.NONE)]
+    own = {source_axis(axis) for axis in axes if conditions_of(axis).precision is precision}
+    for axis in axes:
+        # What a package takes in float32 says nothing of one at another precision.
+        if conditions_of(axis).precision is not precision and axis in own:
+            continue
+        said = measured or (", predicted" if quantity_of(axis) == LATENCY else "")
+        named = label(axis, source.formats) + said
+        yield Cost(named, axis, reached[axis], goal.budget.get(axis), of_source.get(source_axis(axis)))

@@ -1,0 +1,135 @@
+"""Routes of the pages."""
+
+import asyncio
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from starlette.responses import FileResponse
+
+from mistify.costs.formats import AxisFormat
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Job
+from mistify.jobs.part import GoalSelection
+from mistify.jobs.report import longest_first, report
+from mistify_server.coordinator.service import TuningService
+from mistify_server.devices.service import DeviceService
+from mistify_server.jobs.service import PortingService
+from mistify_server.web.jobs import GOALS_PER_PAGE
+from mistify_server.web.pages.goal_costs import costs_of
+from mistify_server.web.pages.goal_tree import drawn
+from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.rendering import rendered
+
+_STATIC: Final = Path(__file__).parent.parent / "static"
+
+#: The pages' own files.
+_ASSETS: Final = {path.name: path for path in _STATIC.iterdir()}
+
+#: A config to start from.
+_EXAMPLE: Final = """\
+[
+  // One goal for each class of devices: docs/config.md has all that a goal can say.
+  {
+    "id": "phone",
+    "model": "digits-resnet",
+    "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
+    "adaptation_goal": {"FLOP": "0.5x"},
+  },
+]
+"""
+
+
+def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningService) -> APIRouter:
+    """Return the routes over the services."""
+    router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+    def page(request: Request, name: str, **shown: Any) -> HTMLResponse:
+        return HTMLResponse(rendered(name, path=request.url.path, base_url=str(request.base_url), **shown))
+
+    @router.get("/")
+    async def jobs(request: Request, page_token: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
+        parts, token = await porting.jobs(50, page_token, GoalSelection())
+        return page(request, "jobs.html", parts=parts, next_page_token=token)
+
+    @router.get("/jobs/{job_id}")
+    async def job(
+        request: Request, job_id: str, page_token: Annotated[str, Query(max_length=200)] = ""
+    ) -> HTMLResponse:
+        part = await porting.part(job_id, GoalSelection(page_size=GOALS_PER_PAGE, page_token=page_token))
+        plots = await asyncio.to_thread(plots_of, part.job)
+        return page(
+            request,
+            "job.html",
+            part=part,
+            job=part.job,
+            plots=plots,
+            tree=drawn(part.job.goals),
+            spent=_spent(part.job),
+        )
+
+    @router.get("/jobs/{job_id}/goals/{goal_id}")
+    async def goal(request: Request, job_id: str, goal_id: str) -> HTMLResponse:
+        part = await porting.part(job_id, GoalSelection(goal_id=goal_id))
+        if not part.job.goals:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+        (shown,) = part.job.goals
+        reported: dict[str, Any] = report(part.job)
+        return page(
+            request,
+            "goal.html",
+            job=part.job,
+            goal=shown,
+            data=reported["goals"][0],
+            costs=costs_of(shown, part.job.source),
+            formats=_formats(part.job),
+        )
+
+    @router.get("/submit")
+    async def submit(request: Request) -> HTMLResponse:
+        return page(request, "submit.html", example=_EXAMPLE)
+
+    @router.get("/fleet")
+    async def fleet(request: Request) -> HTMLResponse:
+        known = await asyncio.to_thread(devices.devices)
+        groups = await asyncio.to_thread(tuning.groups)
+        return page(request, "fleet.html", devices=known, groups=groups)
+
+    @router.get("/login")
+    async def login(request: Request) -> HTMLResponse:
+        return page(request, "login.html")
+
+    @router.get("/static/plotly.js", response_class=FileResponse)
+    async def plotly() -> FileResponse:
+        return FileResponse(_plotly(), headers={"cache-control": "private, max-age=86400"})
+
+    @router.get("/static/{name}", response_class=FileResponse)
+    async def asset(name: str) -> FileResponse:
+        if name not in _ASSETS:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'there is no file "{name}"')
+        return FileResponse(_ASSETS[name], headers={"cache-control": "no-cache"})
+
+    return router
+
+
+def _plotly() -> Path:
+    spec = find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
+    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
+
+
+def _spent(job: Job) -> list[tuple[str, float]]:
+    """Return the share of each activity in the time of a job, without those that round to nothing."""
+    total = sum(job.spent.values()) or 1.0
+    return [
+        (activity, part)
+        for activity, each in longest_first(job.spent).items()
+        if (part := each / total) > 0.005
+    ]
+
+
+def _formats(job: Job) -> tuple[AxisFormat, ...]:
+    return job.source.formats if job.source else ()

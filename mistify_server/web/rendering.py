@@ -1,0 +1,55 @@
+"""The templates of the pages."""
+
+from datetime import UTC, datetime
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from mistify.costs.budget import LATENCY, MEMORY
+from mistify.costs.quantization import Quantization
+from mistify.jobs.comparison import compared_quality
+from mistify.jobs.formatting import amount, label, quality, shares
+from mistify.jobs.report import outcome
+from mistify.parsing.quantities import format_bytes
+
+
+def rendered(name: str, **shown: object) -> str:
+    """Return a page.
+
+    Args:
+        name: Of its template.
+        shown: What the template shows; `path` is that of the page.
+    """
+    return _environment().get_template(name).render(shown)
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates; whatever comes from users is shown as text."""
+    environment = Environment(
+        loader=PackageLoader("mistify_server.web"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": lambda size: format_bytes(float(size), 3),
+        "moment": _moment,
+        "outcome": outcome,
+        "precision": lambda precision: "float32" if precision is Quantization.NONE else precision.value,
+    }
+    environment.globals |= {
+        "amount": amount,
+        "compared_quality": compared_quality,
+        "label": label,
+        "latency": lambda figure: amount(LATENCY, figure),
+        "memory": lambda figure: amount(MEMORY, figure),
+        "quality": quality,
+        "shares": shares,
+    }
+    return environment
+
+
+def _moment(unix_ms: int) -> str:
+    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

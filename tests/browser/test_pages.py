@@ -1,0 +1,163 @@
+"""The pages in a real browser: submit, watch, look, download, run."""
+
+import json
+import zipfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from mistify_client.runtime.model import load
+from tests.servers import web_server
+
+pytestmark = [pytest.mark.web, pytest.mark.timeout(600)]
+
+SETTINGS = {"source_steps": 40, "adapt_steps": 20, "cuts": 2, "tune_steps": 30}
+CONFIG = [
+    {
+        "id": goal,
+        "model": "digits-resnet",
+        "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
+        "adaptation_goal": {"FLOP": share},
+        "algorithm": {"name": "morphnet", "config": SETTINGS},
+    }
+    for goal, share in (("phone", "0.6x"), ("watch", "0.3x"))
+]
+
+
+def submit(page: Page, url: str, config: object) -> None:
+    page.goto(f"{url}submit")
+    page.get_by_label("Config").fill(config if isinstance(config, str) else json.dumps(config, indent=1))
+    page.get_by_role("button", name="Submit").click()
+
+
+def test_a_job_from_the_editor_to_the_package(
+    page: Page, url: str, screenshots: Path, tmp_path: Path
+) -> None:
+    submit(page, url, CONFIG)
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).not_to_have_text("Submit a config", timeout=120_000)
+    job = heading.inner_text()
+    assert urlsplit(page.url).path == f"/jobs/{job}"
+    expect(page.locator("#progress li").first).to_contain_text("source", timeout=120_000)
+    # Nobody reloads: the page follows the events.
+    expect(page.locator(".title .state")).to_have_text("done", timeout=400_000)
+    expect(page.locator("svg a")).to_have_count(2)
+    expect(page.locator(".plot .main-svg").first).to_be_visible()
+    expect(page.locator("#progress")).to_be_hidden()
+    page.screenshot(path=screenshots / "job.png", full_page=True)
+    page.goto(url)
+    expect(page.get_by_role("link", name=job)).to_be_visible()
+    page.screenshot(path=screenshots / "jobs.png")
+    page.get_by_role("link", name=job).click()
+    page.locator("svg a").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("phone")
+    page.screenshot(path=screenshots / "goal.png", full_page=True)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the package").click()
+    download.value.save_as(tmp_path / "package.zip")
+    with zipfile.ZipFile(tmp_path / "package.zip") as archive:
+        archive.extractall(tmp_path)
+    outputs = load(tmp_path / "phone")(np.zeros((3, 8, 8, 1), np.float32))
+    assert outputs.shape == (3, 10)
+
+
+def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str) -> None:
+    page.goto(url)
+    page.locator("tbody a").first.click()
+    point = page.locator(".plot .points path.point").first
+    expect(point).to_be_visible()
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator(".hoverlayer text").first).to_be_visible()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_role("heading", level=1)).to_have_text("phone")
+
+
+def test_mistakes_are_marked_at_their_lines(browser: Browser, url: str, screenshots: Path) -> None:
+    # Chromium itself says on the console that an answer was 400, so complaints are not looked at.
+    page = browser.new_page()
+    text = json.dumps([{**CONFIG[0], "adaptation_goal": {"FLOP": "fast"}}], indent=1)
+    submit(page, url, text)
+    wrong = 1 + text[: text.index('"FLOP"')].count("\n")
+    expect(page.locator("#lines .wrong")).to_have_text(str(wrong))
+    expect(page.locator("#answer li")).to_contain_text("[0].adaptation_goal.FLOP")
+    page.get_by_role("link", name=f"line {wrong}").click()
+    chosen = page.evaluate("config.value.slice(config.selectionStart, config.selectionEnd)")
+    assert chosen.strip() == '"FLOP": "fast"'
+    page.screenshot(path=screenshots / "submit.png")
+    assert page.url.endswith("/submit")
+    page.close()
+
+
+def test_a_plan_is_shown_and_starts_nothing(page: Page, url: str) -> None:
+    page.goto(url)
+    before = page.locator("tbody tr").count()
+    page.goto(f"{url}submit")
+    page.get_by_label("Config").fill(json.dumps(CONFIG))
+    page.get_by_role("button", name="Plan").click()
+    expect(page.locator("#answer tbody tr")).to_have_count(2, timeout=200_000)
+    expect(page.locator("#answer")).to_contain_text("watch")
+    page.goto(url)
+    expect(page.locator("tbody tr")).to_have_count(before)
+
+
+def test_markup_in_names_is_shown_as_text(page: Page, url: str) -> None:
+    """No id of a goal has markup, but a model's name does, and it comes back in an error and in a plan."""
+    evil = "<img src=x onerror=document.title=1>"
+    page.goto(url + "submit")
+    problem = {"place": evil, "line": None, "value": evil, "expected": evil, "fix": evil}
+    page.evaluate("details => showProblems(details)", {"detail": evil, "problems": [problem]})
+    expect(page.locator("#answer img")).to_have_count(0)
+    expect(page.locator("#answer p")).to_have_text(evil)
+    assert "1" not in page.title()
+
+
+def test_with_a_token_everything_begins_at_the_log_in(browser: Browser, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("correct horse battery staple")
+    token.chmod(0o600)
+    with web_server(tmp_path / "store", "--token-file", token) as url:
+        page = browser.new_page()
+        page.goto(f"{url}fleet")
+        assert urlsplit(page.url).path == "/login"
+        page.get_by_label("The token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("#answer")).to_contain_text("token")
+        page.get_by_label("The token").fill("correct horse battery staple")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+        assert page.evaluate("document.cookie") == ""
+        page.close()
+
+
+def test_a_page_of_another_site_reads_and_starts_nothing(browser: Browser, url: str, tmp_path: Path) -> None:
+    page = browser.new_page()
+    (tmp_path / "evil.html").write_text("<p>evil</p>")
+    page.goto((tmp_path / "evil.html").as_uri())
+    script = """async ([address, body]) => {
+      const read = await fetch(address).then(() => "read", () => "refused");
+      await fetch(address, {method: "POST", body, mode: "no-cors"}).catch(() => null);
+      return read;
+    }"""
+    page.goto(url)
+    before = page.locator("tbody tr").count()
+    page.goto((tmp_path / "evil.html").as_uri())
+    assert page.evaluate(script, [f"{url}v1/jobs", json.dumps(CONFIG)]) == "refused"
+    page.goto(url)
+    expect(page.locator("tbody tr")).to_have_count(before)
+    page.close()
+
+
+@pytest.mark.parametrize("path", ["", "submit", "fleet", "login"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_scrolling_sideways(browser: Browser, url: str, path: str, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(url + path)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()

@@ -1,0 +1,93 @@
+"""The lines of what JSON paths lead to, in texts as people write them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.parsing.positions import lines_of
+from mistify.parsing.validation import json_path
+
+TEXT = """// goals
+[
+  {
+    "id": "a", /* the
+    first */ "model": "net.keras",
+    "adaptation_goal": {
+      "FLOP": "0.5x",
+    },
+  },
+  {"id": "b",
+   "adaptation_goal": {"latency": ["1ms",
+                                   "2ms"]}},
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("[0]", 3),
+        ("[0].id", 4),
+        ("[0].model", 5),
+        ("[0].adaptation_goal.FLOP", 7),
+        ("[1]", 10),
+        ("[1].adaptation_goal.latency[1]", 12),
+        ("[1].dataset.train", 10),
+        ("[0].adaptation_goal.FLOP.unit", 7),
+    ],
+)
+def test_places_have_lines(place: str, line: int) -> None:
+    assert lines_of(TEXT, [place]) == {place: line}
+
+
+def test_of_an_object_the_first_config_is_the_object() -> None:
+    assert lines_of('{\n"id": "a",\n"model": 3}', ["[0].model", "goals"]) == {"[0].model": 3}
+
+
+def test_goals_in_short_have_the_places_of_the_file() -> None:
+    text = '{"defaults": {\n"model": 1},\n"goals": [\n{"id": "x"}]}'
+    assert lines_of(text, ["defaults.model", "goals[0].id"]) == {"defaults.model": 2, "goals[0].id": 4}
+
+
+@pytest.mark.parametrize("text", ["", "[", '[{"id": "a\n, 3', '{"a" [}] ,:', "/* no end", "[[[1]]"])
+def test_texts_with_mistakes_are_read_to_their_end(text: str) -> None:
+    lines_of(text, ["[0].id", "a.b[3]"])
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_every_value_of_a_text_is_where_its_own_marker_is(value: object) -> None:
+    """Python writes each key and each value of a list on a line of its own."""
+    text = json.dumps(value, indent=1)
+    lines = text.split("\n")
+    for path, is_key in paths_of(value):
+        place = json_path(path)
+        line = lines_of(text, [place]).get(place)
+        if not place:
+            continue
+        assert line is not None
+        shown = lines[line - 1].strip()
+        expected = json.dumps(path[-1]) if is_key else json.dumps(at(value, path), indent=1).split("\n")[0]
+        assert shown.startswith(expected)
+
+
+def paths_of(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[tuple[str | int, ...], bool]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found: list[tuple[tuple[str | int, ...], bool]] = []
+    for key, each in inner:
+        found += [((*path, key), isinstance(key, str)), *paths_of(each, (*path, key))]
+    return found
+
+
+def at(value: object, path: tuple[str | int, ...]) -> object:
+    for key in path:
+        value = value[key]  # type: ignore[index]
+    return value

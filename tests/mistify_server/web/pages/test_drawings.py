@@ -1,0 +1,102 @@
+"""Trees, plots and costs as the pages show them."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify_server.web.pages.goal_costs import costs_of
+from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, drawn
+from mistify_server.web.pages.plots import Point, front, plots_of
+
+GOALS = [
+    Goal("half", 0, {"flops": 50.0}),
+    Goal("third", 0, {"flops": 33.0}, parent="half"),
+    Goal("quarter", 0, {"flops": 25.0}, parent="half"),
+    Goal("small", 0, {"params": 5.0}),
+    Goal("stray", 0, {"params": 4.0}, parent="of another page"),
+]
+
+
+def test_every_goal_is_in_the_column_of_its_depth_behind_its_parent() -> None:
+    drawing = drawn(GOALS)
+    places = {node.goal.id if node.goal else "": (node.x, node.y) for node in drawing.nodes}
+    columns = {name: x / COLUMN for name, (x, _) in places.items()}
+    assert columns == {"": 0, "half": 1, "third": 2, "quarter": 2, "small": 1, "stray": 1}
+    assert places["half"][1] == (places["third"][1] + places["quarter"][1]) / 2
+    leaves = sorted(places[name][1] for name in ("third", "quarter", "small", "stray"))
+    assert all(below - above >= HEIGHT for above, below in pairwise(leaves))
+    assert len(drawing.lines) == len(GOALS)
+    assert drawing.height >= max(y for _, y in places.values()) + HEIGHT
+
+
+def test_a_path_of_many_goals_is_drawn_without_recursion() -> None:
+    path = [Goal(f"g{n}", 0, {}, parent=f"g{n - 1}" if n else None) for n in range(5_000)]
+    assert len(drawn(path).nodes) == 5_001
+
+
+def test_without_goals_the_source_is_drawn() -> None:
+    assert [node.goal for node in drawn([]).nodes] == [None]
+
+
+@pytest.mark.parametrize(("metric", "expected"), [(Metric.ACCURACY, ["a", "c"]), (Metric.MSE, ["b", "d"])])
+def test_the_front_is_what_nothing_beats(metric: Metric, expected: list[str]) -> None:
+    points = [
+        Point("a", 1.0, 0.5, True),
+        Point("b", 1.0, 0.4, True),
+        Point("c", 2.0, 0.7, True),
+        Point("d", 3.0, 0.3, True),
+        Point("e", 4.0, 0.5, True),
+    ]
+    assert [point.goal for point in front(points, metric)] == expected
+
+
+def job() -> Job:
+    goals = [
+        replace(
+            goal,
+            state=GoalState.MET if goal.id != "small" else GoalState.UNMET,
+            achieved={"flops": 10.0 * (number + 1), "params": 3.0},
+            accuracy=0.5 + number / 10,
+        )
+        for number, goal in enumerate(GOALS[:4])
+    ]
+    source = Source({"flops": 100.0, "params": 10.0}, 0.9, tuned_accuracy=0.95)
+    return Job("j", JobState.DONE, tuple(goals), 0, source)
+
+
+def test_a_plot_has_packages_limits_and_the_source() -> None:
+    flops, params = plots_of(job())
+    assert (flops["title"], flops["score"], flops["limits"]) == ("multiply-adds", "accuracy", [25, 33, 50])
+    traces = {trace["name"]: trace for trace in flops["traces"]}
+    assert traces["met"]["text"] == ["half", "third", "quarter"]
+    assert (traces["not met"]["x"], traces["not met"]["y"]) == ([40.0], [pytest.approx(0.8)])
+    assert (traces["source"]["x"], traces["source"]["y"]) == ([100.0], [0.95])
+    assert params["limits"] == [5.0]
+
+
+def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
+    goal = Goal(
+        "g",
+        0,
+        {"memory_bytes@int8": 30.0},
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+        achieved={
+            "flops": 5.0,
+            "memory_bytes": 100.0,
+            "memory_bytes@float16": 50.0,
+            "memory_bytes@int8": 25.0,
+        },
+        measured={"latency_ms@host": 2.0, "latency_ms@host@int8": 1.0},
+    )
+    source = Source({"flops": 10.0, "memory_bytes": 200.0}, measured={"latency_ms@host": 4.0})
+    shown = [(cost.label, cost.reached, cost.limit, cost.source) for cost in costs_of(goal, source)]
+    assert shown == [
+        ("multiply-adds", 5.0, None, 10.0),
+        ("memory in int8", 25.0, 30.0, 200.0),
+        ("latency on host in int8, measured", 1.0, None, 4.0),
+    ]
