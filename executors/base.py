@@ -32,7 +32,7 @@ class Assignment:
         profiles: The hardware whose latency the budget limits.
         setup: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
-        source: The structure of the source, which the network descends from.
+        source: The structure of the source, which the network descends from, with the rules for its layers.
         prepared: What `prepare` has computed for the source and its data.
         narrowest: Costs of the narrowest network between the source and this one, where that is not this one.
     """

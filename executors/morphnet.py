@@ -76,7 +76,7 @@ class MorphNetExecutor(IterativePruningExecutor):
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
         """Return a network at the widths, and without the blocks, that were planned under the limits."""
-        structure = analyse(assignment.model)
+        structure = analyse(assignment.model, assignment.source.rules)
         target = self._planner.plan(assignment, structure, structure.widths)
         if target is None:
             return None
@@ -130,7 +130,7 @@ class MorphNetExecutor(IterativePruningExecutor):
                 self._target = None
         elif self._cut_by_importance(limits) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
-            raise StuckError(f"{over} over the limit with every channel group at its last unit")
+            raise StuckError(f"{over} over the limit with every channel group at its least units")
 
     def _cut_towards(self, target: Allocation, done: float) -> None:
         """Leave out the blocks that are to go, and cut the least important units of each group.
@@ -169,7 +169,8 @@ class MorphNetExecutor(IterativePruningExecutor):
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
         """Return every unit that can be cut, in the order in which they are worth it.
 
-        The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
+        The most important units of a group stay, at least one, and so do groups that cost nothing on the axes
+        that matter.
         A unit counts the more, the fewer others of its group are left: norms say little about units of
         different groups, and a group that lost more than the others is a bottleneck. Others, as one of two
         attention heads is half of what is left. It counts for the root of the layers that make it: what is
@@ -190,7 +191,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             source = self._state.assignment.source.groups.get(name, group)
             others = max(1, source.size - 1) / max(1, len(left) - 1)
             importance = values * others * sqrt(group.makers)
-            cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
+            cuttable = left[np.argsort(importance[left], kind="stable")][: -group.least]
             if pressure[name] > 0 and len(cuttable):
                 spare = len(left) - ceil(narrowest * source.size)
                 candidates += [
@@ -240,7 +241,9 @@ class MorphNetExecutor(IterativePruningExecutor):
 
         def holds(step: int) -> bool:
             scale = 2 ** (-step / _SCALES_PER_HALVING)
-            widths = {name: max(1, round(scale * group.size)) for name, group in source.groups.items()}
+            widths = {
+                name: max(group.least, round(scale * group.size)) for name, group in source.groups.items()
+            }
             return not exceeded(costs_of(source.network(widths), self._state.assignment.profiles), limits)
 
         steps = range(_SCALES_PER_HALVING * _HALVINGS)
@@ -287,9 +290,10 @@ class MorphNetExecutor(IterativePruningExecutor):
 
     def _pressures(self) -> dict[str, float]:
         """Return the marginal costs of the groups that are to be cut, 0 for the others."""
-        widths, target = self._state.masks.widths, self._target.widths if self._target else {}
+        widths, least = self._state.masks.widths, self._state.structure.least_widths
+        target = {**least, **(self._target.widths if self._target else {})}
         return {
-            name: cost if target.get(name, 0) < widths[name] else 0.0
+            name: cost if target[name] < widths[name] else 0.0
             for name, cost in self._marginal_costs().items()
         }
 

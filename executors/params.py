@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mistify.config.layers import LayerRules
 from mistify.config.porting import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.validation import problems_of
@@ -55,6 +56,8 @@ class Params(TrainingParams):
         max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
         seed: Where all randomness starts from.
+        layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
+            names. They are the assignments' own, in the structure of the source.
     """
 
     source_steps: int = Field(default=2400, ge=0)
@@ -63,6 +66,9 @@ class Params(TrainingParams):
     max_steps: int = Field(default=3000, ge=1)
     schedule_interval: int = Field(default=200, ge=1)
     seed: int = Field(default=0, ge=0)
+    layers: LayerRules = Field(
+        default_factory=dict, description="rules by patterns of layers' names", examples=[{"stem*": "keep"}]
+    )
 
 
 class IterativePruningParams(Params):

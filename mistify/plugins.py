@@ -1,7 +1,9 @@
 """Plug-ins: packages installed beside Mistify, whose entry points name their additions."""
 
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,6 +16,35 @@ class UnusablePlugInError(Exception):
 def plug_ins(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, in their order; none is imported."""
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def check_plug_in(point: EntryPoint) -> None:
+    """Make sure that an entry point names something that is there, as far as that is seen without importing.
+
+    Raises:
+        UnusablePlugInError: There is no such module, it is no Python, or it has no such name.
+    """
+    try:
+        spec = _spec(point.module)
+        loader = spec.loader if spec is not None else None
+        code = loader.get_code(point.module) if isinstance(loader, SourceFileLoader) else None
+    except SyntaxError as error:
+        raise UnusablePlugInError(f"{point.value}: {error!r}") from error
+    if spec is None:
+        raise UnusablePlugInError(f"{point.value}: there is no module {point.module}")
+    name = point.attr.partition(".")[0]
+    if code is not None and name not in code.co_names and ("*",) not in code.co_consts:
+        raise UnusablePlugInError(f"{point.value}: {point.module} has no {name}")
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Return what is known of a module; the packages that it is in are not imported."""
+    first, *others = module.split(".")
+    spec, path = find_spec(first), first
+    for part in others:
+        path = f"{path}.{part}"
+        spec = PathFinder.find_spec(path, spec.submodule_search_locations) if spec is not None else None
+    return spec
 
 
 def load_plug_in(point: EntryPoint) -> Any:

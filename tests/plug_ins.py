@@ -8,6 +8,7 @@ from tests.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
 METRICS, LAYERS, SCORES = "mistify.metrics", "mistify.layers", "mistify.scores"
+LOSSES = "mistify.losses"
 
 
 def installed(

@@ -21,7 +21,8 @@ NAMES = re.compile(r"`([\w/]+\.py)`:\s+((?:`[\w.]+`(?:,\s+)?)+)")
 NODES = re.compile(r'\["\d+ ([\w/]+\.py)<br/>([^"]+)"\]')
 DOTTED = re.compile(r"(?<![\w.])(?:mistify|executors|mistify_server|mistify_client)(?:\.(?!db\b)\w+)+")
 ENTRY_POINTS = {
-    f"mistify.{kind}" for kind in ("executors", "policies", "correlations", "metrics", "scores", "layers")
+    f"mistify.{kind}"
+    for kind in ("executors", "policies", "correlations", "metrics", "scores", "losses", "layers")
 }
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 

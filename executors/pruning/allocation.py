@@ -99,8 +99,8 @@ def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) ->
         terms: What it goes by.
 
     Returns:
-        Networks, the first with the most blocks; none if the limits do not hold with a single unit in each
-        group and no block.
+        Networks, the first with the most blocks; none if the limits do not hold with the least units of each
+        group and the least blocks.
     """
     terms = terms.of_limited_hardware()
     networks: list[Allocation] = []
@@ -188,6 +188,7 @@ class _Descent:
     def __init__(self, structure: Structure, start: Widths, terms: AllocationTerms) -> None:
         self._structure = structure
         self._start = dict(start)
+        self._least = {name: structure.groups[name].least for name in start}
         self._limits = terms.limits
         self._profiles = terms.profiles
         source, weights = terms.source, terms.weights
@@ -206,7 +207,7 @@ class _Descent:
 
     def reach(self) -> bool:
         """Go down to within the limits; return whether they can be met."""
-        if exceeded(self._costs(dict.fromkeys(self.widths, 1)), self._limits):
+        if exceeded(self._costs(self._least), self._limits):
             return False
         costs = self._costs({})
         queue = [(*self._step(name, costs), name) for name in self.widths]
@@ -219,7 +220,9 @@ class _Descent:
                 continue
             lost, width = fresh
             if lost == inf:  # no group saves anything by itself
-                self.widths = {other: max(1, wide - 1) for other, wide in self.widths.items()}
+                self.widths = {
+                    other: max(self._least[other], wide - 1) for other, wide in self.widths.items()
+                }
             else:
                 self.widths[name] = width
             costs = self._costs({})
@@ -234,7 +237,7 @@ class _Descent:
             improved = False
             for name in self.widths:
                 before, worth = dict(self.widths), self.worth
-                for width in _narrower(before[name]):
+                for width in self._narrower(name, before[name]):
                     self.widths = {**before, name: width}
                     self._fill(but=name)
                     if self.worth > worth + _LEAST_GAIN:
@@ -267,7 +270,7 @@ class _Descent:
     def _gain(self, name: str) -> tuple[float, str, int] | None:
         """Return what a wider width of a group within the limits adds; None if there is none."""
         now, start = self.widths[name], self._start[name]
-        above = min((width for width in _narrower(start) if width > now), default=start)
+        above = min((width for width in self._narrower(name, start) if width > now), default=start)
         for width in dict.fromkeys((above, start)) if start > now else ():
             if not exceeded(self._costs({name: width}), self._limits):
                 return self._loss(name, now) - self._loss(name, width), name, width
@@ -275,8 +278,8 @@ class _Descent:
 
     def _step(self, name: str, costs: Costs) -> tuple[float, int]:
         """Return the least worth that is lost for what is saved by cutting a group, and to which width."""
-        now, best = self.widths[name], (inf, 1)
-        for width in _narrower(now):
+        now, best = self.widths[name], (inf, self._least[name])
+        for width in self._narrower(name, now):
             saved = self._saved(costs, self._costs({name: width}))
             if saved > 0:
                 best = min(best, ((self._loss(name, width) - self._loss(name, now)) / saved, width))
@@ -293,12 +296,11 @@ class _Descent:
     def _costs(self, changed: Widths) -> Costs:
         return costs_of(self._structure.network({**self.widths, **changed}), self._profiles)
 
-
-def _narrower(width: int) -> Iterator[int]:
-    """Yield widths below one: all of them, or so many that are multiples of a power of two; 1 at the end."""
-    grain = 1
-    while width // grain > _WIDTHS:
-        grain *= 2
-    yield from range((width - 1) // grain * grain, 0, -grain)
-    if grain > 1:
-        yield 1
+    def _narrower(self, name: str, width: int) -> Iterator[int]:
+        """Yield widths of a group below one: all, or multiples of a power of two; the least at the end."""
+        grain, least = 1, self._least[name]
+        while width // grain > _WIDTHS:
+            grain *= 2
+        yield from range((width - 1) // grain * grain, least, -grain)
+        if least < width:
+            yield least

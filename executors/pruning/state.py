@@ -87,7 +87,7 @@ class PruningState:
             cuts: Cuts of the edge so far.
             memory: What an earlier trainer of these weights knew.
         """
-        structure = analyse(model)
+        structure = analyse(model, assignment.source.rules)
         _reduce_dropout(structure, assignment.source)
         masks, compensation = Masks(structure), Compensation(structure)
         structure_loss = loss(structure)

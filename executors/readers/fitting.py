@@ -158,13 +158,20 @@ def _target(
 def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
     """Return targets in the type of the training data's, if they can be.
 
-    It tells classes from figures where an output has no activation to tell them by.
+    It tells classes from figures where an output has no activation to tell them by. A sigmoid's own targets
+    do: 0 or 1, also as floats, or figures between.
     """
+    if output.activation is Activation.SIGMOID:
+        return array.astype(np.int64) if _are_whole(array) else array
     if output.activation is not Activation.NONE or output.name not in schema.whole:
         return array
     if schema.whole[output.name]:
-        return array.astype(np.int64) if (np.isfinite(array) & (array == np.floor(array))).all() else array
+        return array.astype(np.int64) if _are_whole(array) else array
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array
+
+
+def _are_whole(array: Array) -> bool:
+    return bool((np.isfinite(array) & (array == np.floor(array))).all())
 
 
 def _fractions(source: str, name: str, array: Array, output: Output, schema: Schema) -> Iterator[Problem]:
@@ -185,6 +192,8 @@ def _out_of_range(
             expected += f", or {IGNORED} for what is ignored"
     elif isinstance(objective, Binary):
         wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats where figures are meant"
+    elif output.activation is Activation.SIGMOID:
+        wrong, expected = (target < 0) | (target > 1), "figures from 0 to 1, as those of a sigmoid are"
     else:
         return
     yield from _first(source, name, target, wrong, expected)

@@ -102,7 +102,9 @@ class SearchExecutor(IterativePruningExecutor):
         self._adopt_genes(search, search.space.least)
         if exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
-            left = "every channel group at its last unit, no block left, and images as small as can be"
+            left = (
+                "every channel group at its least units, no block left to go, and images as small as can be"
+            )
             raise StuckError(f"{over} over the limit with {left}")
 
     def _quality(self, search: CutSearch, genes: Genes) -> float:

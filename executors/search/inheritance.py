@@ -19,6 +19,7 @@ from executors.structure import Keep, Structure, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import SMALLEST, objectives_of
 from executors.training.setup import TrainingSetup
+from mistify.config.dataset import DataSettings
 
 #: Training examples that batch norms are calibrated on, and that candidates are measured on: others, where
 #: there are twice as many.
@@ -90,7 +91,8 @@ class Inheritance:
                 evaluation = Evaluation(narrow(structure, keep))
             evaluation.recalibrate(calibration)
             outputs = evaluation.outputs(validation.inputs)
-        objectives = objectives_of(evaluation.model, validation)
+        losses = DataSettings(losses=self.setup.settings.losses)
+        objectives = objectives_of(evaluation.model, validation, losses)
         targets = validation.targets
         loss = sum(
             float(objective.loss(outputs[name], targets[name])) for name, objective in objectives.items()

@@ -81,7 +81,7 @@ class Planner:
         budget, profiles = assignment.budget, assignment.profiles
         if not exceeded(costs_of(structure.network(widths), profiles), budget):
             return None
-        narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
+        narrowest = costs_of(structure.network(structure.least_widths), profiles)
         if not any(map(_in_steps, budget)) and not exceeded(narrowest, budget):
             return None
         if self._decision is None or not self._decision.of(assignment):

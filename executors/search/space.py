@@ -11,7 +11,14 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from executors.structure import ResidualBlock, Structure, at_resolution, residual_blocks, shallower
+from executors.structure import (
+    ResidualBlock,
+    Structure,
+    at_resolution,
+    removable_blocks,
+    residual_blocks,
+    shallower,
+)
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded
 from mistify.costs.profiles import Profile
@@ -58,8 +65,8 @@ class _Whole:
 class Space:
     """The architectures that can be cut from a network, as genes.
 
-    Frozen layers stay, and compute what they did: no block that has one is left out, and images are as large
-    as before.
+    Layers that must stay are in no block that is left out. With frozen layers, and such as are kept as they
+    are, images are as large as before.
 
     Args:
         structure: The network's.
@@ -72,11 +79,11 @@ class Space:
     ) -> None:
         self._widths = widths
         self._profiles = profiles
+        self._least = {name: min(least, widths[name]) for name, least in structure.least_widths.items()}
         self._groups = list(structure.groups)
         self._at = dict(_resolutions(structure))
-        whole, frozen = self._at[1.0], structure.graph.frozen
-        self.blocks = {name: block for name, block in whole.blocks.items() if frozen.isdisjoint(block.layers)}
-        self._frozen_blocks = len(whole.blocks) - len(self.blocks)
+        self.blocks = {block.name: block for block in removable_blocks(structure)}
+        self._staying_blocks = len(self._at[1.0].blocks) - len(self.blocks)
         self._cut = lru_cache(maxsize=64)(self._without)
         self._deepest = np.log2(1 / max(widths.values(), default=1))
 
@@ -87,7 +94,7 @@ class Space:
 
     @property
     def least(self) -> Genes:
-        """A single unit in each group, no block, and the smallest images."""
+        """The least units of each group and the least blocks, and the smallest images."""
         groups, others = self.size
         return np.concatenate([np.full(groups, self._deepest), np.zeros(others)])
 
@@ -95,7 +102,7 @@ class Space:
         """Return the architecture that genes stand for."""
         groups, blocks = len(self._groups), len(self.blocks)
         widths = {
-            name: max(1, round(self._widths[name] * 2.0**gene))
+            name: max(self._least[name], round(self._widths[name] * 2.0**gene))
             for name, gene in zip(self._groups, np.minimum(genes[:groups], 0), strict=True)
         }
         left_out = frozenset(
@@ -125,7 +132,7 @@ class Space:
                 back.
 
         Returns:
-            None if the limits do not hold with a single unit in each group.
+            None if the limits do not hold with the least units of each group.
         """
         genes = self._deepened(genes, depth)
         low, high = self._deepest, -float(genes[: len(self._groups)].min(initial=0))
@@ -139,7 +146,7 @@ class Space:
     def _deepened(self, genes: Genes, depth: int) -> Genes:
         start, end = len(self._groups), len(self._groups) + len(self.blocks)
         stays = genes[start:end] != 0
-        staying = self._frozen_blocks + np.count_nonzero(stays)
+        staying = self._staying_blocks + np.count_nonzero(stays)
         back = np.flatnonzero(~stays)[: max(0, depth - staying)]
         genes = genes.copy()
         genes[start + back] = 1
@@ -164,8 +171,6 @@ class Space:
 def _resolutions(structure: Structure) -> Iterator[tuple[float, _Whole]]:
     """Yield the network at the shares of its images' sides that it can look at, the largest first."""
     yield 1.0, _Whole.of(structure)
-    if structure.graph.frozen:
-        return
     for left_out in range(1, _LEFT_OUT + 1):
         scale = 1 - left_out / _PARTS
         smaller = at_resolution(structure, scale)

@@ -22,6 +22,7 @@ from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.graph import set_weights
 from executors.structure.handlers import LayerHandler, register
 from executors.structure.reading.reader import calls, copied, tensors
+from executors.structure.rules import Rules, unmatched
 
 __all__ = [
     "ChannelGroup",
@@ -29,6 +30,7 @@ __all__ = [
     "LayerHandler",
     "ResidualBlock",
     "Role",
+    "Rules",
     "Slot",
     "Structure",
     "UnsupportedLayerError",
@@ -51,6 +53,7 @@ __all__ = [
     "shareable_base",
     "split",
     "tensors",
+    "unmatched",
     "widen",
     "widened",
     "without_blocks",

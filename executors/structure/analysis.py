@@ -1,7 +1,7 @@
 """The structure of a Keras model: its graph, its channel groups, and its costs at any widths."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -14,6 +14,7 @@ from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Shape
 from executors.structure.handlers import elements, handler_of, is_leaf
 from executors.structure.reading.reader import read_graph
+from executors.structure.rules import Rules, is_kept, least_channels, rules_of
 from mistify.costs.network import LayerCost, NetworkCost
 
 #: units that are left of each channel group, by the group's name
@@ -40,16 +41,33 @@ class Structure:
         graph: The calls of the model, nested models inlined.
         groups: Everything that can shrink, by name.
         channels: The channels of each tensor of the graph.
+        rules: Those that its layers obey.
     """
 
     graph: Graph
     groups: Mapping[str, ChannelGroup]
     channels: tuple[Channels, ...]
+    rules: Rules = field(default_factory=dict)
 
     @property
     def widths(self) -> dict[str, int]:
         """The units that each group has now."""
         return {name: group.size for name, group in self.groups.items()}
+
+    @property
+    def least_widths(self) -> dict[str, int]:
+        """The units that each group has to keep."""
+        return {name: group.least for name, group in self.groups.items()}
+
+    @cached_property
+    def staying(self) -> frozenset[str]:
+        """The layers that cannot be left out: frozen ones, and those with a rule."""
+        return self.graph.frozen | {name for name in self.graph.layers if rules_of(self.rules, name)}
+
+    @cached_property
+    def keeps_positions(self) -> bool:
+        """True if a layer has to see as many positions as now, being frozen or kept as it is."""
+        return bool(self.graph.frozen) or any(is_kept(self.rules, name) for name in self.graph.layers)
 
     @cached_property
     def averages_channels(self) -> bool:
@@ -132,15 +150,19 @@ def _weights(shapes: list[Shape]) -> int:
     return sum(prod(size or 0 for size in shape) for shape in shapes)
 
 
-def analyse(model: keras.Model) -> Structure:
+def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
     """Find the channel groups of a model. The channels of a layer that is not trainable must stay.
+
+    Args:
+        model: The model.
+        rules: For its layers. Patterns that match none are ignored: the layer may be cut already.
 
     Raises:
         UnsupportedLayerError: A layer that no handler knows or can treat, and whose call does not tell what
             it is made of; says how to register one.
         TypeError: A layer with several outputs, or a model that was never built.
     """
-    graph = read_graph(model, is_leaf)
+    rules, graph = rules or {}, read_graph(model, is_leaf)
     space = ChannelSpace()
     tensors: dict[int, Ids] = {
         index: space.fixed(int(graph.shapes[index][-1] or 0)) for index in graph.inputs
@@ -149,13 +171,31 @@ def analyse(model: keras.Model) -> Structure:
         handler = handler_of(node.name, node.layer)
         inputs = [tensors[index] for index in node.inputs]
         tensors[node.output] = handler.couple(node, inputs, graph.shapes[node.output], space)
-        if node.name in graph.frozen:
+        kept = is_kept(rules, node.name)
+        if kept or node.name in graph.frozen:
             space.fix_layer(node.name)
+        for channels in (*inputs, tensors[node.output]) if kept else ():
+            space.fix(channels)
     for index in graph.outputs:
         space.fix(tensors[index])
     components = space.components()
     groups = {group.name: group for group in space.groups(components)}
-    return Structure(graph, groups, _tensor_channels(graph, space, groups, components, tensors))
+    by_tensor = _tensor_channels(graph, space, groups, components, tensors)
+    return Structure(graph, _with_least(groups, graph, by_tensor, rules), by_tensor, rules)
+
+
+def _with_least(
+    groups: Mapping[str, ChannelGroup], graph: Graph, channels: tuple[Channels, ...], rules: Rules
+) -> dict[str, ChannelGroup]:
+    """Return the groups with the units that rules leave them; several groups of one tensor in proportion."""
+    least = dict.fromkeys(groups, 1)
+    for node in graph.nodes:
+        own, wanted = channels[node.output], least_channels(rules, node.name)
+        cuttable = sum(times * groups[name].size for name, times in own.per_unit.items())
+        needed = min(max(wanted - own.fixed, 0), cuttable)
+        for name in own.per_unit:
+            least[name] = max(least[name], -(-groups[name].size * needed // cuttable))
+    return {name: replace(group, least=least[name]) for name, group in groups.items()}
 
 
 def _tensor_channels(

@@ -62,11 +62,13 @@ class ChannelGroup:
         name: Name of the layer that makes the channels.
         size: Number of units; a unit is the least that can be cut.
         slots: Everywhere that the units stand.
+        least: Units that have to stay, at least 1.
     """
 
     name: str
     size: int
     slots: tuple[Slot, ...]
+    least: int = 1
 
     @property
     def makers(self) -> int:

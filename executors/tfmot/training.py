@@ -43,8 +43,7 @@ class TfmotTraining:
             steps: Training steps, after `PRIMING_STEPS` at rate zero.
             seed: Of the order of the examples.
         """
-        weights = setup.settings.class_weights
-        return cls(objectives_of(model, setup.train, weights), setup, steps, seed)
+        return cls(objectives_of(model, setup.train, setup.settings), setup, steps, seed)
 
 
 def train(model: Any, training: TfmotTraining, learning_rate: float) -> None:

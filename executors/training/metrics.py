@@ -10,20 +10,13 @@ from sklearn.metrics import f1_score, mean_squared_error, recall_score, roc_auc_
 
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
-from executors.training.objectives import IGNORED, Binary, Categorical, Objective, Regression
+from executors.training.objectives import IGNORED, Objective, Regression
 from executors.training.plugged_in import OutputKind, plugged_in, plugged_in_score
 from mistify.config.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue, unknown_name
 
 #: Targets of so many dimensions, that of the examples included, are a class at each position of images.
 _IMAGE_DIMENSIONS: Final = 3
-
-#: The objectives of kinds of outputs.
-_OBJECTIVES: Final[Mapping[OutputKind, type[Objective]]] = {
-    OutputKind.CLASSES: Categorical,
-    OutputKind.YES_OR_NO: Binary,
-    OutputKind.FIGURES: Regression,
-}
 
 #: A metric of one output: predictions and targets, without what is ignored.
 OfOutput = Callable[[Array, Array], float]
@@ -50,7 +43,8 @@ def score(
         figures = [_quality(objectives[name], predicted[name], targets[name]) for name in predicted]
     else:
         of_output = _OF_OUTPUT.get(metric) or partial(plugged_in_score, metric)
-        figures = [of_output(*_counted(predicted[name], targets[name])) for name in predicted]
+        vectors = metric.plugged_in and OutputKind.VECTORS in plugged_in(metric).kinds
+        figures = [of_output(*_counted(own, targets[name], vectors)) for name, own in predicted.items()]
     return float(np.mean(figures))
 
 
@@ -127,13 +121,13 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
         InvalidValue: There is none, or the metric is that of a plug-in which cannot be used.
     """
     if metric.plugged_in:
-        kinds = tuple(_OBJECTIVES[kind] for kind in plugged_in(metric).kinds)
+        kinds = plugged_in(metric).kinds
     else:
-        kinds = (Categorical, Binary) if metric.is_share else (Regression,)
+        kinds = (OutputKind.CLASSES, OutputKind.YES_OR_NO) if metric.is_share else (OutputKind.FIGURES,)
     names = [
         name
         for name, objective in objectives.items()
-        if metric is Metric.MEAN_SCORE or isinstance(objective, kinds)
+        if metric is Metric.MEAN_SCORE or not objective.kinds.isdisjoint(kinds)
     ]
     if not names:
         others = [one for one in Metric if one.is_share != metric.is_share]
@@ -191,8 +185,16 @@ def check_output_metric(
     check_metric(metric, {name: objectives[name]}, parts)
 
 
-def _counted(predicted: Array, target: Array) -> tuple[Array, Array]:
-    """Return predictions [counted] or [counted, classes] and targets [counted], without what is ignored."""
+def _counted(predicted: Array, target: Array, vectors: bool = False) -> tuple[Array, Array]:
+    """Return predictions [counted] or [counted, classes] and targets [counted], without what is ignored.
+
+    Args:
+        predicted: Predictions [examples, ...].
+        target: Targets [examples, ...].
+        vectors: Whether the figures along the last axis belong together; they are [counted, figures] then.
+    """
+    if vectors and np.issubdtype(target.dtype, np.floating):
+        return predicted.reshape(-1, predicted.shape[-1]), target.reshape(-1, predicted.shape[-1])
     if predicted.size == target.size:
         return predicted.reshape(-1), target.reshape(-1)
     counted = target != IGNORED

@@ -3,8 +3,8 @@
 | objective | output | targets |
 | --- | --- | --- |
 | `Categorical` | softmax or logits [n, ..., classes] | integers [n, ...]; positions of -1 are ignored |
-| `Binary` | sigmoid or a logit, [n, ...] | 0 or 1, of the output's shape |
-| `Regression` | [n, ...] | floats, of the output's shape |
+| `Binary` | sigmoid or a logit, [n, ...] | integers 0 or 1, of the output's shape |
+| `Regression` | any but softmax, [n, ...] | floats, of the output's shape; of a sigmoid 0 to 1 |
 
 So a choice among positions (the start of a span) is a classification, and a label for every position
 another one.
@@ -12,8 +12,8 @@ another one.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 import keras
 import numpy as np
@@ -24,7 +24,8 @@ from scipy.special import expit, softmax
 from executors.data.dataset import Dataset, joined
 from executors.data.storage import Array
 from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
-from mistify.config.dataset import ClassWeights
+from executors.training.plugged_in import OutputKind, OutputLoss, plugged_in_loss
+from mistify.config.dataset import ClassWeights, DataSettings
 from mistify.parsing.validation import InvalidValue
 
 Floats = npt.NDArray[np.float32]
@@ -46,14 +47,21 @@ class Objective(ABC):
     Attributes:
         activation: What the output has been through.
         weights: How much each class counts in the loss; None for all alike.
+        plugged_in: The loss of a plug-in, in place of the usual one.
+        kinds: Of the output, as plug-ins call them.
     """
 
+    kinds: ClassVar[frozenset[OutputKind]]
     activation: Activation
     weights: tuple[float, ...] | None = None
+    plugged_in: OutputLoss | None = None
 
-    @abstractmethod
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return the mean loss of a batch, over the targets that are known."""
+        """Return the loss of a batch: the mean over the targets that are known, or that of a plug-in."""
+        answers, counts = self._answers(output, target)
+        if self.plugged_in is not None:
+            return self.plugged_in.loss(self._predicted(output), answers, counts)
+        return _mean(self._losses(output, answers), counts)
 
     @abstractmethod
     def distillation(
@@ -71,6 +79,18 @@ class Objective(ABC):
     @abstractmethod
     def predictions(self, output: Array) -> Floats:
         """Return a network's predictions: probabilities, or the figures themselves, of the output's shape."""
+
+    @abstractmethod
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return targets of a batch, with any in place of unknown ones, and how much each of them counts."""
+
+    @abstractmethod
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        """Return the usual loss of each target, of the targets' shape."""
+
+    @abstractmethod
+    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return the predictions in TensorFlow."""
 
     def distilled_loss(
         self,
@@ -97,16 +117,9 @@ class Objective(ABC):
 
 
 class Categorical(Objective):
-    """One of some classes, for each example or each position of it."""
+    """One of some classes, for each example or each position of it; learned by cross entropy."""
 
-    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return cross entropy over what is known and not ignored, weighted by class."""
-        classes = tf.maximum(target, 0)
-        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, self._logits(output))
-        counts = _known(target)
-        if self.weights is not None:
-            counts *= tf.gather(tf.constant(self.weights, tf.float32), classes)
-        return _mean(entropy, counts)
+    kinds = frozenset({OutputKind.CLASSES})
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
@@ -121,20 +134,27 @@ class Categorical(Objective):
         values = np.asarray(output, np.float32)
         return values if self.activation is Activation.SOFTMAX else softmax(values, axis=-1)
 
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        classes = tf.maximum(target, 0)
+        counts = _known(target)
+        if self.weights is not None:
+            counts *= tf.gather(tf.constant(self.weights, tf.float32), classes)
+        return classes, counts
+
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, self._logits(output))
+
+    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+        return output if self.activation is Activation.SOFTMAX else tf.nn.softmax(output)
+
     def _logits(self, output: tf.Tensor) -> tf.Tensor:
         return tf.math.log(output + SMALLEST) if self.activation is Activation.SOFTMAX else output
 
 
 class Binary(Objective):
-    """Yes or no, once or several times for each example."""
+    """Yes or no, once or several times for each example; learned by cross entropy."""
 
-    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return cross entropy, weighted by class."""
-        target = tf.reshape(target, tf.shape(output))
-        counts, answers = _known(target), tf.maximum(target, 0)
-        if self.weights is not None:
-            counts *= tf.gather(tf.constant(self.weights, tf.float32), tf.cast(answers, tf.int64))
-        return _mean(self._entropy(output, tf.cast(answers, tf.float32)), counts)
+    kinds = frozenset({OutputKind.YES_OR_NO})
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
@@ -147,6 +167,19 @@ class Binary(Objective):
         values = np.asarray(output, np.float32)
         return values if self.activation is Activation.SIGMOID else expit(values)
 
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        target = tf.reshape(target, tf.shape(output))
+        counts, answers = _known(target), tf.maximum(target, 0)
+        if self.weights is not None:
+            counts *= tf.gather(tf.constant(self.weights, tf.float32), tf.cast(answers, tf.int64))
+        return tf.cast(answers, tf.float32), counts
+
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        return self._entropy(output, answers)
+
+    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+        return output if self.activation is Activation.SIGMOID else tf.sigmoid(output)
+
     def _entropy(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         if self.activation is Activation.SIGMOID:
             return -target * tf.math.log(output + SMALLEST) - (1 - target) * tf.math.log1p(SMALLEST - output)
@@ -154,14 +187,9 @@ class Binary(Objective):
 
 
 class Regression(Objective):
-    """Figures."""
+    """Figures; learned by their squared errors."""
 
-    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return mean squared error."""
-        target = tf.reshape(target, tf.shape(output))
-        unknown = tf.math.is_nan(target)
-        off = output - tf.where(unknown, tf.zeros_like(target), target)
-        return _mean(tf.square(off), tf.cast(~unknown, tf.float32))
+    kinds = frozenset({OutputKind.FIGURES, OutputKind.VECTORS})
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
@@ -172,6 +200,17 @@ class Regression(Objective):
     def predictions(self, output: Array) -> Floats:
         """Return the figures."""
         return np.asarray(output, np.float32)
+
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        target = tf.reshape(target, tf.shape(output))
+        unknown = tf.math.is_nan(target)
+        return tf.where(unknown, tf.zeros_like(target), target), tf.cast(~unknown, tf.float32)
+
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        return tf.square(output - answers)
+
+    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+        return output
 
 
 def objective_of(output: Output, target: Array) -> Objective:
@@ -186,41 +225,41 @@ def objective_of(output: Output, target: Array) -> Objective:
         if output.activation is not Activation.SIGMOID:
             return Categorical(output.activation)
     elif _fits(_squeezed(shape), _squeezed(output.shape)) and output.activation is not Activation.SOFTMAX:
-        if whole or output.activation is Activation.SIGMOID:
-            return Binary(output.activation)
-        return Regression(output.activation)
+        return Binary(output.activation) if whole else Regression(output.activation)
     actual = f"targets of shape {target.shape} and type {target.dtype}"
     raise InvalidValue(actual, _expected(output), "reshape or cast them, or use another head")
 
 
 def objectives_of(
-    model: keras.Model, data: Dataset, weights: ClassWeights | None = None
+    model: keras.Model, data: Dataset, settings: DataSettings | None = None
 ) -> dict[str, Objective]:
     """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`.
 
     Args:
         model: Its outputs are named as the data's targets.
         data: Training data.
-        weights: How much each class counts.
+        settings: Of the data.
     """
-    return objectives_for(signature_of(model), data, weights)
+    return objectives_for(signature_of(model), data, settings)
 
 
 def objectives_for(
-    signature: Signature, data: Dataset, weights: ClassWeights | None = None
+    signature: Signature, data: Dataset, settings: DataSettings | None = None
 ) -> dict[str, Objective]:
     """Return the objective of each output on data that were checked against it, by name.
 
     Args:
         signature: Its outputs are named as the data's targets.
         data: Training data.
-        weights: How much each class counts: given, or "balanced", as many examples as it has of the class
-            would count in a balanced set: `n / (classes * n_of_class)`.
+        settings: Say how much each class counts: given, or "balanced", as many examples as it has of the
+            class would count in a balanced set: `n / (classes * n_of_class)`; and which outputs have the
+            loss of a plug-in.
 
     Raises:
         InvalidValue: As many weights as an output has classes were expected.
     """
-    objectives: dict[str, Objective] = {}
+    settings = settings or DataSettings()
+    weights, objectives = settings.class_weights, dict[str, Objective]()
     for output in signature.outputs:
         target = data.targets[output.name]
         objective = objective_of(output, target)
@@ -231,7 +270,9 @@ def objectives_for(
                 raise InvalidValue(
                     class_weights, f"{classes} weights for {output.name}", "give one for each class"
                 )
-            objective = type(objective)(objective.activation, class_weights)
+            objective = replace(objective, weights=class_weights)
+        if output.name in settings.losses:
+            objective = replace(objective, plugged_in=plugged_in_loss(settings.losses[output.name]))
         objectives[output.name] = objective
     return objectives
 
@@ -324,7 +365,7 @@ def _expected(output: Output) -> str:
     sizes = ["n", *("any" if size is None else str(size) for size in output.shape)]
     same = f"[{', '.join(sizes)}]"
     if output.activation is Activation.SIGMOID:
-        return f"0 or 1 {same}"
+        return f"0 or 1, or figures from 0 to 1, {same}"
     classes = f"integer classes [{', '.join(sizes[:-1])}]"
     if output.activation is Activation.SOFTMAX:
         return classes

@@ -1,13 +1,14 @@
-"""Metrics of outputs that plug-ins add (`mistify.scores`)."""
+"""Metrics and losses of outputs that plug-ins add (`mistify.scores`, `mistify.losses`)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from enum import StrEnum
 from functools import cache
 from math import isfinite
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from executors.data.storage import Array
+from mistify.config.loss import LOSSES
 from mistify.config.metric import SCORES, Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
@@ -15,14 +16,27 @@ from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
 
 class OutputKind(StrEnum):
-    """A kind of output: one of several classes, yes or no, or figures."""
+    """A kind of output: one of several classes, yes or no, figures, or figures that belong together.
+
+    Vectors are figures, too: those along the last axis, such as the corners of a box.
+    """
 
     CLASSES = "classes"
     YES_OR_NO = "yes or no"
     FIGURES = "figures"
+    VECTORS = "vectors"
 
 
-class OutputMetric(ABC):
+class _OfKinds(ABC):
+    """The base of what a plug-in adds for outputs of some kinds; made without arguments."""
+
+    kinds: ClassVar[Collection[OutputKind]]
+
+
+T = TypeVar("T", bound=_OfKinds)
+
+
+class OutputMetric(_OfKinds):
     """The base of metrics of one output, made without arguments. The entry point's name is that in configs.
 
     If the name ends in `_error`, lower is better, from 0 on. Else the metric is a share between 0 and 1, and
@@ -33,35 +47,73 @@ class OutputMetric(ABC):
         kinds: The outputs that it suits.
     """
 
-    kinds: ClassVar[Collection[OutputKind]]
-
     @abstractmethod
     def score(self, predictions: Array, targets: Array) -> float:
         """Return the score of predictions.
 
         Args:
-            predictions: Probabilities [counted, classes] or [counted], or figures [counted].
-            targets: Classes, 0 or 1, or figures, [counted]; nothing that is ignored is among them.
+            predictions: Probabilities [counted, classes] or [counted], figures [counted], or vectors
+                [counted, figures].
+            targets: Classes, 0 or 1, or figures, [counted], or vectors; nothing that is ignored is among
+                them.
         """
 
 
-@cache
+class OutputLoss(_OfKinds):
+    """The base of losses of one output, made without arguments. The entry point's name is that in configs.
+
+    It is made of TensorFlow operations, and traced without autograph. A package is trained by it on a device
+    if LiteRT has these operations, and their gradients.
+
+    Attributes:
+        kinds: The outputs that it suits.
+    """
+
+    @abstractmethod
+    def loss(self, predictions: Any, targets: Any, counts: Any) -> Any:
+        """Return the loss of a batch [], 0 at best.
+
+        Args:
+            predictions: Probabilities [n, ..., classes] or [n, ...], or figures [n, ...].
+            targets: Classes [n, ...], or of the shape of the predictions 0 or 1, or figures, all in float32
+                but for classes; where they are ignored, any of these.
+            counts: How much each target counts, of the targets' shape: the weight of its class, which is 1 by
+                default, and 0 where it is ignored.
+        """
+
+
 def plugged_in(metric: Metric) -> OutputMetric:
     """Return the metric that a plug-in adds.
 
     Raises:
         InvalidValue: There is no such plug-in, or it cannot be used.
     """
-    point = plug_ins(SCORES).get(metric.value)
+    made: OutputMetric = _made(SCORES, metric.value, OutputMetric, "metric")
+    return made
+
+
+def plugged_in_loss(name: str) -> OutputLoss:
+    """Return the loss that a plug-in adds.
+
+    Raises:
+        InvalidValue: There is no such plug-in, or it cannot be used.
+    """
+    made: OutputLoss = _made(LOSSES, name, OutputLoss, "loss")
+    return made
+
+
+@cache
+def _made(group: str, name: str, base: type[T], what: str) -> T:
+    point = plug_ins(group).get(name)
     if point is None:
-        raise InvalidValue(metric.value, "the name of a metric", "install the plug-in that defines it")
+        raise InvalidValue(name, f"the name of a {what}", "install the plug-in that defines it")
     try:
-        made = load_class(point, OutputMetric)()
+        made = load_class(point, base)()
         if not made.kinds:
             raise UnusablePlugInError(f"{point.value}: names no kinds of outputs")
     except (UnusablePlugInError, TypeError, AttributeError) as error:
-        fix = f"mend the plug-in {metric}: {error}"
-        raise InvalidValue(metric.value, "the name of a metric that can be used", fix) from error
+        fix = f"mend the plug-in {name}: {error}"
+        raise InvalidValue(name, f"the name of a {what} that can be used", fix) from error
     return made
 
 
@@ -69,9 +121,13 @@ def plugged_in_score(metric: Metric, predictions: Array, targets: Array) -> floa
     """Return the score by the metric of a plug-in.
 
     Raises:
-        MistifyError: INTERNAL, the plug-in returns something that is no score.
+        MistifyError: INTERNAL, the plug-in fails, or returns something that is no score.
     """
-    figure = float(plugged_in(metric).score(predictions, targets))
+    try:
+        figure = float(plugged_in(metric).score(predictions, targets))
+    except Exception as error:  # what a plug-in raises is its own business
+        message = f"the plug-in's metric {metric} fails: {error!r}; mend the plug-in"
+        raise MistifyError(ErrorCode.INTERNAL, message) from error
     if isfinite(figure) and 0 <= figure <= (1.0 if metric.is_share else figure):
         return figure
     expected = "a share from 0 to 1" if metric.is_share else "an error of 0 or more"

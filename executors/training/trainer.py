@@ -92,7 +92,7 @@ class Trainer:
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(setup.train), setup.params.batch_size, np.random.default_rng(seed))
-        self._objectives = objectives_of(model, setup.train, setup.settings.class_weights)
+        self._objectives = objectives_of(model, setup.train, setup.settings)
         self._augment = augmenting(model, setup.settings.augment)
         self._seed = seed % 2**31
         self._optimizer = _optimizer(setup.params)

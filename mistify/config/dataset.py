@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, model_validator
 
+from mistify.config.loss import LossName
 from mistify.config.metric import Metric, known_metrics
 from mistify.config.preparation import InputScaling, Labels, Positive, Preparation
 from mistify.parsing.validation import InvalidValue, Settings
@@ -91,6 +92,7 @@ class DataSettings(Settings):
         metric: The metric by which networks are compared; by default the one that suits the targets.
         metrics: The metrics of outputs, by their names, that are reported beside; others have that of their
             kind.
+        losses: The losses of outputs, by their names, that plug-ins add; others have that of their kind.
         validation: The data by which everything is chosen: a share of the training data, which is then not
             trained on, or the name of a file.
         augment: Random changes to the images of a training step.
@@ -108,6 +110,12 @@ class DataSettings(Settings):
     )
     metrics: dict[str, OutputMetric] = Field(
         default_factory=dict, description="metrics by output", examples=[{"boxes": Metric.MAE.value}]
+    )
+    losses: dict[str, LossName] = Field(
+        default_factory=dict,
+        exclude_if=lambda losses: not losses,
+        description="losses by output",
+        examples=[{"boxes": "box_iou"}],
     )
     validation: Validation = 0.1
     augment: Augmentation | None = None

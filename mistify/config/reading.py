@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from mistify.config.expansion import Entry, entries_of, in_the_file
-from mistify.config.metric import known_metrics
+from mistify.config.loss import LOSSES, known_losses
+from mistify.config.metric import SCORES, known_metrics
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
@@ -18,6 +19,7 @@ from mistify.costs.profiles import NominalProfile
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
+from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _problems_together(
     values, places = [entry.value for entry in entries], [entry.place for entry in entries]
     if not server_knows_more:
         yield from _unknown_limits(values)
-        yield from _unknown_metrics(configs)
+        yield from _unusable_names(configs)
     yield from _repeated_ids(values, places)
     yield from _unequal_hardware(configs, places)
 
@@ -177,14 +179,31 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
                 yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
 
 
-def _unknown_metrics(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
-    known = known_metrics()
+def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
+    """Yield a problem for each metric and loss that is not known, or that a plug-in with a fault adds."""
     for index, config in configs.items():
-        metrics = {f"metrics.{output}": metric for output, metric in config.dataset.metrics.items()}
-        for setting, metric in {"metric": config.dataset.metric, **metrics}.items():
-            if metric is not None and metric not in known:
-                invalid = InvalidValue(metric.value, *unknown_name(metric, known))
-                yield invalid.problem(f"[{index}].dataset.{setting}")
+        data = config.dataset
+        metrics = {} if data.metric is None else {"metric": data.metric.value}
+        metrics |= {json_path(["metrics", name]): metric.value for name, metric in data.metrics.items()}
+        losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
+        for group, known, named in ((SCORES, known_metrics(), metrics), (LOSSES, known_losses(), losses)):
+            for setting, name in named.items():
+                invalid = _unusable(name, known, group)
+                if invalid is not None:
+                    yield invalid.problem(f"[{index}].dataset.{setting}")
+
+
+def _unusable(name: str, known: Sequence[str], group: str) -> InvalidValue | None:
+    """Return what is wrong with the name of a metric or a loss, as far as no plug-in has to be imported."""
+    if name not in known:
+        nothing = f"the name of an entry point of {group}", "install the plug-in that defines it"
+        return InvalidValue(name, *(unknown_name(name, known) if known else nothing))
+    try:
+        if point := plug_ins(group).get(name):
+            check_plug_in(point)
+    except UnusablePlugInError as error:
+        return InvalidValue(name, "the name of one that can be used", f"mend the plug-in {name}: {error}")
+    return None
 
 
 def _unequal_hardware(configs: Mapping[int, PortingConfig], places: Sequence[str]) -> Iterable[Problem]:

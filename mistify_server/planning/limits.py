@@ -162,3 +162,9 @@ def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
     if config.tuning.trainable != "none":
         expected = f'"none", as it takes layers: {_NO_STRUCTURE}'
         yield Problem(f"[{index}].tuning.trainable", shown(config.tuning.trainable), expected, "leave it out")
+    if config.dataset.losses:
+        expected = f"none, as nothing is trained: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].dataset.losses", shown(config.dataset.losses), expected, "leave them out")
+    if rules := config.algorithm.config.get("layers"):
+        expected = f"none, as there are no layers: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].algorithm.config.layers", shown(rules), expected, "leave them out")

@@ -84,7 +84,7 @@ class EdgeRunner:
         setup = self._setups.prepare(task.teacher, task.data, params)
         context = _Context(task.algorithm, params, task.hardware, task.data.settings, version)
         executor, parent = self._take_over(task, context) or self._start(task, params)
-        assignment = self._assignment(task, parent, task.budget, setup)
+        assignment = self._assignment(task, params, parent, task.budget, setup)
         measure = _stopwatch(task, assignment)
         outcome = self._run_edge(task, executor, params, assignment, task.targets)
         outcome = source_if_better(
@@ -116,6 +116,7 @@ class EdgeRunner:
             task.shares,
             profiles=tuple(task.hardware.values()),
             seed=task.seed,
+            rules=params.layers,
             descend=partial(self._descend, task, params),
         )
         costs = {share: outcome.costs for share, outcome in branched.outcomes.items()} | {1.0: task.costs}
@@ -158,12 +159,17 @@ class EdgeRunner:
         outcomes: list[EdgeOutcome] = []
         for budget in budgets:
             parent = outcomes[-1].model if outcomes else network
-            assignment = replace(self._assignment(task, parent, budget, setup), narrowest=task.costs)
+            assignment = replace(self._assignment(task, params, parent, budget, setup), narrowest=task.costs)
             outcomes.append(self._run_edge(task, executor, params, assignment, ()))
         return outcomes
 
     def _assignment(
-        self, task: AdaptTask | BranchTask, parent: keras.Model, budget: Budget, setup: TrainingSetup
+        self,
+        task: AdaptTask | BranchTask,
+        params: Params,
+        parent: keras.Model,
+        budget: Budget,
+        setup: TrainingSetup,
     ) -> Assignment:
         return Assignment(
             model=parent,
@@ -171,7 +177,7 @@ class EdgeRunner:
             profiles=tuple(task.hardware.values()),
             setup=setup,
             seed=task.seed,
-            source=analyse(self._checkpoints.shared(task.teacher)),
+            source=analyse(self._checkpoints.shared(task.teacher), params.layers),
             prepared=self._checkpoints.load_prepared(task.prepared),
         )
 

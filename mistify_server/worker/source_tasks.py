@@ -58,7 +58,7 @@ class RootMaker:
             task.seed,
             lambda step: report("tuning the source", step, steps, source_costs, None),
         )
-        root = expanded(analyse(teacher), task.exceed, profiles, task.seed)
+        root = expanded(analyse(teacher, params.layers), task.exceed, profiles, task.seed)
         report("preparing", steps, steps, source_costs, None)
         return SourceResult(
             source_costs=dict(source_costs),
@@ -70,7 +70,7 @@ class RootMaker:
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,
             data=None if data == task.data else data,
-            prepared=self._prepare(task, teacher, setup),
+            prepared=self._prepare(task, teacher, setup, params),
         )
 
     def _setup(
@@ -83,9 +83,12 @@ class RootMaker:
         check_answered(source, data, train, made)
         return TrainingSetup(train, validation, None, params, task.data.settings)
 
-    def _prepare(self, task: SourceTask, teacher: keras.Model, setup: TrainingSetup) -> dict[str, str]:
+    def _prepare(
+        self, task: SourceTask, teacher: keras.Model, setup: TrainingSetup, params: Params
+    ) -> dict[str, str]:
         """Return the artifacts of what algorithms prepare for all goals, by algorithm."""
-        source = Assignment(teacher, {}, tuple(task.hardware.values()), setup, task.seed, analyse(teacher))
+        profiles, structure = tuple(task.hardware.values()), analyse(teacher, params.layers)
+        source = Assignment(teacher, {}, profiles, setup, task.seed, structure)
         prepared = {
             name: executor_class(name)(params_of(name, task.algorithm_config)).prepare(source)
             for name in task.prepare

@@ -14,14 +14,17 @@ from executors.base import (
     executor_class,
     executor_classes,
 )
-from executors.structure import analyse
+from executors.structure import analyse, removable_blocks, shallower
 from executors.training.trainer import Trainer, constant
+from mistify.config.layers import LayerRule
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.costs.profiles import NominalProfile
 from mistify.errors import ErrorCode, MistifyError
 from mistify.plugins import plug_ins
 from tests.plug_ins import installed
+
+layers = keras.layers
 
 #: Those that are there to compare with, and never chosen, are as slow.
 ALGORITHMS = [
@@ -39,8 +42,8 @@ QUICKER = {
 }
 
 
-def assignment(model, training_setup, budget, seed=3):
-    return Assignment(model, budget, (BOARD,), training_setup, seed, analyse(model))
+def assignment(model, training_setup, budget, seed=3, rules=None):
+    return Assignment(model, budget, (BOARD,), training_setup, seed, analyse(model, rules))
 
 
 def adapted(algorithm, inputs):
@@ -173,6 +176,38 @@ def test_with_another_network_it_starts_anew(again):
 def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
     with pytest.raises(StuckError, match="flops"):
         adapted(algorithm, assignment(trained, training_setup, {FLOPS: 10.0}))
+
+
+def least_under(rules, model):
+    """What a network costs at the least, by its rules."""
+    structure = analyse(model, rules)
+    least = shallower(structure, removable_blocks(structure))
+    return costs_of(least.network(least.least_widths), [BOARD])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("axis", [FLOPS, latency_axis("board")])
+def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):
+    """At nearly the least that they allow, and it says where no more can be cut."""
+    stem, inner, _, last = (layer.name for layer in trained.layers if isinstance(layer, layers.Conv2D))
+    add = next(layer.name for layer in trained.layers if isinstance(layer, layers.Add))
+    rules = {inner: LayerRule(7), last: LayerRule(9)}
+    least = least_under(rules, trained)
+    inputs = assignment(trained, training_setup, {axis: 1.03 * least[axis]}, rules=rules)
+    network = adapted(algorithm, inputs).network()
+    assert network.get_layer(inner).filters in (7, 8)
+    assert network.get_layer(last).filters in (9, 10)
+    assert add in [layer.name for layer in network.layers]
+
+    kept = {stem: LayerRule(), inner: LayerRule()}
+    least = least_under(kept, trained)
+    inputs = assignment(trained, training_setup, {axis: 1.03 * least[axis]}, rules=kept)
+    network = adapted(algorithm, inputs).network()
+    assert [tuple(network.get_layer(name).kernel.shape) for name in kept] == [(3, 3, 1, 8), (3, 3, 8, 12)]
+    assert network.get_layer(last).filters < 8
+    assert network.get_layer(inner).output.shape[1:] == (8, 8, 12)
+    with pytest.raises(StuckError, match=axis):
+        adapted(algorithm, replace(inputs, budget={axis: 0.9 * least[axis]}))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

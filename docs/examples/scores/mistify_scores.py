@@ -1,4 +1,4 @@
-"""Two metrics of outputs: the right class among the first two, and the pinball loss of a quantile."""
+"""Metrics of outputs: the right class among the first two, the pinball loss, boxes that were found."""
 
 import numpy as np
 
@@ -28,3 +28,20 @@ class Pinball(OutputMetric):
         """Return the mean loss: predictions and targets are [counted]."""
         short = targets - predictions
         return float(np.mean(np.maximum(QUANTILE * short, (QUANTILE - 1) * short)))
+
+
+class BoxesFound(OutputMetric):
+    """The share of boxes of which the intersection over union with the true one is a half or more."""
+
+    kinds = (OutputKind.VECTORS,)
+
+    def score(self, predictions, targets):
+        """Return the share: predictions and targets are [counted, (left, top, right, bottom)]."""
+        low, high = np.maximum(predictions, targets)[:, :2], np.minimum(predictions, targets)[:, 2:]
+        both = _area(np.concatenate([low, high], axis=1))
+        either = _area(predictions) + _area(targets) - both
+        return float(np.mean(both >= 0.5 * either))
+
+
+def _area(boxes):
+    return np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)

@@ -21,7 +21,7 @@ class ResidualBlock:
         name: Of the call that adds.
         output: The sum.
         skip: The tensor that goes round the block.
-        layers: The block's layers that have weights.
+        layers: The block's layers, the one that adds last.
     """
 
     name: str
@@ -43,9 +43,9 @@ def residual_blocks(graph: Graph) -> list[ResidualBlock]:
 
 
 def removable_blocks(structure: Structure) -> list[ResidualBlock]:
-    """Return the residual blocks that can be left out of a network: those without frozen layers."""
-    frozen = structure.graph.frozen
-    return [block for block in residual_blocks(structure.graph) if frozen.isdisjoint(block.layers)]
+    """Return the residual blocks that can be left out of a network: those without layers that must stay."""
+    blocks = residual_blocks(structure.graph)
+    return [block for block in blocks if structure.staying.isdisjoint(block.layers)]
 
 
 def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
@@ -61,7 +61,7 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
             groups[name] = replace(group, slots=slots)
     there = {*graph.inputs, *(node.output for node in graph.nodes)}
     channels = (own if tensor in there else _NONE for tensor, own in enumerate(structure.channels))
-    return Structure(graph, groups, tuple(channels))
+    return replace(structure, graph=graph, groups=groups, channels=tuple(channels))
 
 
 def without_blocks(structure: Structure, names: Collection[str]) -> Structure:
@@ -93,7 +93,7 @@ def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: 
         tensor in graph.outputs or any(reader not in (*inside, total) for reader in graph.consumers[tensor])
         for tensor in writes
     )
-    layers = tuple(dict.fromkeys(node.name for node in reversed(inside) if graph.variables[node.name]))
-    if made not in writes or serves_others or not layers:
+    layers = tuple(dict.fromkeys(node.name for node in (*reversed(inside), total)))
+    if made not in writes or serves_others or not any(graph.variables[name] for name in layers):
         return None
     return ResidualBlock(total.name, total.output, skip, layers)

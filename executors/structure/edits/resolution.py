@@ -43,12 +43,12 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
 
     Returns:
         None where that cannot be: there are no images, or several; they have no fixed size, or are no floats;
-        an output has their size; or the network is made for their size, as it flattens them, reshapes them
-        or has weights of its own for each position.
+        an output has their size; a layer is frozen or kept as it is; or the network is made for their size,
+        as it flattens them, reshapes them or has weights of its own for each position.
     """
     graph = structure.graph
     image = _image(graph)
-    if image is None:
+    if image is None or structure.keeps_positions:
         return None
     smaller = _resized(graph, image, share)
     if smaller is None or any(graph.shapes[index] != smaller.shapes[index] for index in graph.outputs):

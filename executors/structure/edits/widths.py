@@ -110,7 +110,7 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     origins = {
         name: np.sort(np.arange(widths[name]) % group.size) for name, group in structure.groups.items()
     }
-    wide = analyse(_build(structure, widths, {}))
+    wide = analyse(_build(structure, widths, {}), structure.rules)
     shares = {name: _shares(units, rng) for name, units in origins.items()}
     weights = structure.graph.weights
     wide_slots = _slots_by_axis(wide)

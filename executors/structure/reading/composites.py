@@ -56,7 +56,8 @@ def subclassed(model: keras.Model) -> keras.Model:
     shapes = [tensor.shape for tensor in tensors or ()] or _built_shapes(model)
     if len(shapes) != 1:
         raise _opaque(model.name, model, "was never built on one input")
-    inputs = keras.Input(batch_shape=(None, *shapes[0][1:]), name="inputs")
+    name = next(iter(inspect.signature(model.call).parameters))  # by which its user knows what it takes
+    inputs = keras.Input(batch_shape=(None, *shapes[0][1:]), name=name)
     return _called(model.name, model, [inputs], (inputs,), {})
 
 

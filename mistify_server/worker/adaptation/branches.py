@@ -6,7 +6,7 @@ from typing import Final
 
 import keras
 
-from executors.structure import analyse, freeze, shareable_base
+from executors.structure import Rules, analyse, freeze, shareable_base
 from mistify.costs.budget import FLOPS, Budget
 from mistify.costs.profiles import Profile
 from mistify_server.worker.adaptation.edge import EdgeOutcome
@@ -34,6 +34,7 @@ def adapt_branches(
     *,
     profiles: tuple[Profile, ...],
     seed: int,
+    rules: Rules,
     descend: Descent,
 ) -> Branched:
     """Freeze the first layers of a goal's network, and adapt the others to multiples of its budget.
@@ -47,6 +48,7 @@ def adapt_branches(
         shares: The multiples; 1 is the network itself.
         profiles: The hardware whose latency the budget limits.
         seed: Where randomness starts from.
+        rules: For its layers.
         descend: Adapts.
     """
     structure = analyse(network)
@@ -59,7 +61,7 @@ def adapt_branches(
         _descending(shares, lambda share: share < 1),
     )
     if larger:
-        wide = expanded(analyse(network), _times(budget, larger[0]), profiles, seed)
+        wide = expanded(analyse(network, rules), _times(budget, larger[0]), profiles, seed)
         outcomes |= dict(zip(larger, descend(wide, [_times(budget, share) for share in larger]), strict=True))
     if smaller:
         adapted = descend(network, [_times(budget, share) for share in smaller])

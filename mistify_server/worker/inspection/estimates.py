@@ -111,13 +111,15 @@ def _candidate(executor: type[AdaptationExecutor], params: Params) -> Candidate:
 
 
 def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tuple[dict[str, float], ...]:
-    """Return costs with all channel groups scaled, from one unit in each to four times the source's."""
+    """Return costs with all channel groups scaled, from their least units to four times the source's."""
     narrowest = _WIDEST * max(structure.widths.values(), default=1)
     count = int(log2(narrowest) / -log2(_STEP)) + 2
     costs = []
     for place in range(count):
         scale = _WIDEST * _STEP**place
-        widths = {name: max(1, round(width * scale)) for name, width in structure.widths.items()}
+        widths = {
+            name: max(group.least, round(group.size * scale)) for name, group in structure.groups.items()
+        }
         costs.append(dict(costs_of(structure.network(widths), profiles)))
     return tuple(reversed(costs))
 

@@ -12,9 +12,10 @@ from executors.data import Dataset
 from executors.data.errors import invalid
 from executors.params import Params
 from executors.sources.scaling import scaled
-from executors.structure import analyse, copied, removable_blocks, shallower
+from executors.structure import analyse, copied, removable_blocks, shallower, unmatched
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
+from executors.training.losses import check_output_loss
 from executors.training.metrics import (
     check_labels,
     check_metric,
@@ -26,7 +27,7 @@ from executors.training.objectives import Objective, check_balanced, objectives_
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from executors.training.trainer import Trainer
-from mistify.config.dataset import generated_count
+from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
@@ -94,7 +95,9 @@ class SourceInspector:
             return Inspection(costs={}, floor={}, hardware=task.hardware, problems=tuple(problems.problems))
         data = self._inspect_data(problems, task.data, model)
         profiles = self._profiles(task, model, data)
-        structure = analyse(model)
+        structure = analyse(model, params.layers if params else {})
+        wrong = unmatched(structure.rules, structure.graph.layers)
+        problems.add(pattern.problem("algorithm.config.layers") for pattern in wrong)
         estimates = outlook = None
         if params is not None and not problems:
             estimates = estimates_of(structure, task, profiles)
@@ -102,7 +105,7 @@ class SourceInspector:
                 estimates, outlook = _with_measurements(estimates, task, model, data, params)
         costs = costs_of(structure.network(), profiles)
         least = shallower(structure, removable_blocks(structure))
-        floor = costs_of(least.network(dict.fromkeys(least.groups, 1)), profiles)
+        floor = costs_of(least.network(least.least_widths), profiles)
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
@@ -146,7 +149,7 @@ class SourceInspector:
         metric = data.settings.metric or (default if data.labelled else default.without_labels)
         if not data.labelled:
             problems.check("dataset.metric", partial(check_labels, data.settings.metric))
-        weights = data.settings.class_weights
+        weights = DataSettings(class_weights=data.settings.class_weights)
         # A few answers of the source say nothing of the classes that there will be.
         parts = {"validation": validation} if data.has_validation_labels else {}
         parts |= {} if test is None else {"test": test}
@@ -155,11 +158,13 @@ class SourceInspector:
             problems.check(
                 f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, parts)
             )
+        for name, loss in data.settings.losses.items():
+            checked = partial(check_output_loss, name, loss, objectives, model, train)
+            problems.check(f"dataset.losses.{name}", checked)
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
         if not data.trains_on_answers:
-            problems.check(
-                "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
-            )
+            balanced = partial(check_balanced, signature_of(model), train, data.settings.class_weights)
+            problems.check("dataset.class_weights", balanced)
         problems.load(
             "dataset", partial(description_of, data.settings, signature_of(model), objectives, train)
         )

@@ -96,7 +96,7 @@ def _convert(
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:
-    objectives = objectives_of(model, setup.train, setup.settings.class_weights)
+    objectives = objectives_of(model, setup.train, setup.settings)
     rows = np.arange(min(COMPARED_EXAMPLES, len(setup.validation)))
     return convert_trainable(model, objectives, task.settings.tuning, setup.validation.subset(rows).inputs)
 

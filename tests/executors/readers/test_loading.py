@@ -169,6 +169,8 @@ def test_arrays_that_cannot_be_used_are_refused(saved, arrays, text):
         ("tags", np.full((6, 4), 5), "tags[0, 0] = 5; expected classes 0 to 4, or -1"),
         ("tags", np.full((6, 3), 1), "tags of shape (6, 3) and type int64; expected integer classes [n, 4]"),
         ("spam", np.arange(6), "spam[2] = 2; expected 0 or 1"),
+        ("spam", np.arange(6.0), "spam[2] = 2; expected 0 or 1"),
+        ("spam", np.arange(6) / 4, "spam[5] = 1.25; expected figures from 0 to 1"),
         ("price", np.array([0, 1, np.nan, 0, 0, 0]), "NaN or infinity in price[2]"),
         ("price", np.zeros((6, 2)), "price of shape (6, 2) and type float64; expected floats [n, 1]"),
     ],
@@ -176,6 +178,16 @@ def test_arrays_that_cannot_be_used_are_refused(saved, arrays, text):
 def test_each_of_several_arrays_is_reported(saved, name, array, text):
     (problem,) = problems_of(saved(**{**ARRAYS, name: array}), SEVERAL)
     assert text in problem
+
+
+@pytest.mark.parametrize(
+    ("spam", "dtype"),
+    [(np.arange(6) % 2, "int64"), (np.arange(6.0) % 2, "int64"), (np.arange(6) / 5, "float32")],
+)
+def test_a_sigmoid_learns_0_or_1_or_figures_between(saved, spam, dtype):
+    loaded = load_dataset(str(saved(**{**ARRAYS, "spam": spam})), SEVERAL).targets["spam"]
+    assert loaded.dtype == dtype
+    np.testing.assert_allclose(loaded, spam, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])

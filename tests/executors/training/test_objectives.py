@@ -17,6 +17,7 @@ from executors.training.objectives import (
     objectives_of,
     with_unlabelled,
 )
+from mistify.config.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers
@@ -35,7 +36,7 @@ SOFTMAX, SIGMOID, NONE = Activation.SOFTMAX, Activation.SIGMOID, Activation.NONE
         ((1,), SIGMOID, np.zeros(5, int), Binary),
         ((), SIGMOID, np.zeros(5, int), Binary),
         ((1,), NONE, np.zeros(5, int), Binary),
-        ((1,), SIGMOID, np.zeros((5, 1)), Binary),
+        ((4,), SIGMOID, np.full((5, 4), 0.3), Regression),
         ((6,), SIGMOID, np.zeros((5, 6), int), Binary),
         ((1,), NONE, np.zeros(5), Regression),
         ((), NONE, np.zeros(5), Regression),
@@ -50,7 +51,7 @@ def test_an_objective_follows_from_output_and_targets(shape, activation, target,
     ("shape", "activation", "target", "expected"),
     [
         ((3,), SOFTMAX, np.zeros(5), "integer classes [n]"),
-        ((3,), SIGMOID, np.zeros(5, int), "0 or 1 [n, 3]"),
+        ((3,), SIGMOID, np.zeros(5, int), "0 or 1, or figures from 0 to 1, [n, 3]"),
         ((3,), SOFTMAX, np.zeros((5, 3)), "integer classes [n]"),
         ((7, 3), NONE, np.zeros((5, 6), int), "integer classes [n, 7] or floats [n, 7, 3]"),
         ((1,), NONE, np.zeros((5, 2)), "floats [n, 1]"),
@@ -159,7 +160,7 @@ def test_balanced_weights_make_every_class_count_alike():
         "price": np.zeros(3, np.float32),
     }
     data = Dataset({"tokens": np.zeros((3, 4)), "figures": np.zeros((3, 2))}, targets)
-    actual = objectives_of(heads(), data, "balanced")
+    actual = objectives_of(heads(), data, DataSettings(class_weights="balanced"))
     labels = targets["tags"][targets["tags"] >= 0]
     assert actual["tags"].weights == pytest.approx(
         compute_class_weight("balanced", classes=np.arange(5), y=labels)

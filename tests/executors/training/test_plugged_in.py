@@ -119,6 +119,32 @@ def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monk
         score(Metric("wild"), {"y": FIGURES}, ones, ones)
 
 
+def test_vectors_stay_together():
+    """Boxes at several positions of an example; reference: counted by hand."""
+    true = np.array([[[0, 0, 2, 2], [1, 1, 3, 3]], [[0, 0, 4, 1], [2, 2, 4, 4]]], np.float32)
+    told = true.copy()
+    told[0, 1] = [1, 1, 3, 2]  # a half of it
+    told[1, 0] = [2.1, 0, 4, 1]  # less than a half
+    told[1, 1] = [5, 5, 6, 6]  # elsewhere
+    found = score(Metric("boxes_found"), {"y": FIGURES}, {"y": told}, {"y": true})
+    assert found == pytest.approx(2 / 4)
+    with pytest.raises(InvalidValue, match="no output learns"):
+        check_output_metric("y", Metric("boxes_found"), {"y": CLASSES}, {})
+
+
+def test_a_metric_that_fails_is_named(tmp_path, monkeypatch):
+    module = (
+        "from executors.training.plugged_in import OutputKind, OutputMetric\n"
+        "class Fails(OutputMetric):\n    kinds = (OutputKind.FIGURES,)\n"
+        "    def score(self, predictions, targets): return 1 / 0\n"
+    )
+    site = installed(tmp_path / "fails", "fails", module, {"fails": "fails:Fails"}, SCORES)
+    monkeypatch.syspath_prepend(site)
+    ones = {"y": np.ones((3, 1), np.float32)}
+    with pytest.raises(MistifyError, match="the plug-in's metric fails fails: ZeroDivisionError"):
+        score(Metric("fails"), {"y": FIGURES}, ones, ones)
+
+
 def test_a_metric_without_a_score_cannot_be_made():
     with pytest.raises(TypeError, match="abstract"):
         OutputMetric()

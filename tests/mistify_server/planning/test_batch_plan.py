@@ -248,6 +248,23 @@ def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int
     assert problem.fix == "leave it out"
 
 
+def test_a_model_without_structure_has_no_losses_and_no_layers() -> None:
+    fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
+    (plain,) = resolved({"FLOP": "1x"}).batch.configs
+    losses, layers = {"box": "iou"}, {"stem*": "keep"}
+    with_both = plain.model_copy(
+        update={
+            "dataset": plain.dataset.model_copy(update={"losses": losses}),
+            "algorithm": plain.algorithm.model_copy(update={"config": {"layers": layers}}),
+        }
+    )
+    problems = list(unreachable(with_configs(resolved({"FLOP": "1x"}), with_both), fixed))
+    assert {problem.place: problem.value for problem in problems} == {
+        "[0].dataset.losses": json.dumps(losses),
+        "[0].algorithm.config.layers": json.dumps(layers),
+    }
+
+
 def test_a_model_without_structure_is_reported_what_cannot_be_done_with_it() -> None:
     """Limits that it meets as it is, of whatever precision, will do."""
     fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)

@@ -54,8 +54,8 @@ def silenced(model, layer):
 def test_what_is_added_to_its_own_input_is_a_block():
     first, second = residual_blocks(read_graph(convolutions()))
     assert first.name == "sum_1"
-    assert first.layers == ("in_1", "mid_1", "out_1")
-    assert second.layers == ("in_2", "mid_2", "out_2")
+    assert first.layers == ("in_1", "mid_1", "out_1", "sum_1")
+    assert second.layers == ("in_2", "mid_2", "out_2", second.name)
 
 
 @pytest.mark.parametrize(("build", "size"), [(convolutions, 8), (transformer, 6)])
@@ -87,8 +87,8 @@ def test_blocks_may_contain_blocks():
     model = keras.Model(inputs, layers.Dense(3, name="head")(x))
     structure = analyse(model)
     blocks = {block.name: block for block in residual_blocks(structure.graph)}
-    assert blocks["inner_add"].layers == ("inner",)
-    assert blocks["outer_add"].layers == ("outer", "inner")
+    assert blocks["inner_add"].layers == ("inner", "inner_add")
+    assert blocks["outer_add"].layers == ("outer", "inner", "inner_add", "outer_add")
     shallow = narrow(shallower(structure, blocks.values()), {})
     assert [layer.name for layer in shallow.layers[1:]] == ["before", "head"]
 

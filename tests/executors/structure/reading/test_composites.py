@@ -109,8 +109,8 @@ def test_a_subclassed_model(nested):
             self.hidden = layers.Dense(5, activation="relu", name="hidden")
             self.out = layers.Dense(4, name="out")
 
-        def call(self, inputs, training=None):
-            return self.out(self.hidden(inputs))
+        def call(self, reading, training=None):
+            return self.out(self.hidden(reading))
 
     source = Own(name="own")
     source(np.ones((1, 4)))
@@ -120,6 +120,7 @@ def test_a_subclassed_model(nested):
     structure = analyse(keras.Model(inputs, source(inputs)) if nested else source)
     name, keep = "own_hidden" if nested else "hidden", alternate(5)
     assert structure.widths == {name: 5}
+    assert nested or list(structure.graph.inputs.values()) == ["reading"]
     small = narrow(structure, {name: keep})
     kernel, bias = source.out.get_weights()
     source.out.set_weights([kernel * keep[:, None], bias])

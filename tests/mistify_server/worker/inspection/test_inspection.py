@@ -89,3 +89,25 @@ def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Pat
     without = runner.run(InspectTask(model=model, measures=("accuracy",), **common))
     assert isinstance(without, Inspection)
     assert without.outlook is None
+
+
+def test_rules_of_layers_raise_what_a_network_costs_at_the_least(tmp_path: Path) -> None:
+    """A channel of the convolution costs 36 * 9 + 10 multiply-adds."""
+    runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+
+    def inspected(layers: dict[str, Any]) -> Any:
+        return runner.run(InspectTask(model=model, **{**COMMON, "algorithm_config": {"layers": layers}}))
+
+    floors = {
+        4: {"conv2d*": {"at_least": 4}},
+        8: {"batch_norm*": "keep"},
+        1: {"*": {"at_least": 1}},
+    }
+    for channels, layers in floors.items():
+        assert inspected(layers).floor["flops"] == channels * 334
+    assert inspected({}).floor["flops"] == 334
+    (problem,) = inspected({"conv2d*": "keep", "batch_nrom*": "keep"}).problems
+    assert (problem.place, problem.value) == ("algorithm.config.layers", '"batch_nrom*"')
+    assert "did you mean batch_normalization" in problem.fix
+    (problem,) = inspected({"conv2d": "freeze"}).problems
+    assert problem.place == "algorithm.config.layers.conv2d"

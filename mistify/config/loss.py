@@ -1,0 +1,28 @@
+"""The losses of plug-ins, by their names in configs."""
+
+import re
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import PlainValidator
+
+from mistify.parsing.validation import InvalidValue
+from mistify.plugins import plug_ins
+
+#: The entry points of losses that plug-ins add.
+LOSSES: Final = "mistify.losses"
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def _loss_name(raw: object) -> str:
+    if isinstance(raw, str) and _NAME.fullmatch(raw):
+        return raw
+    raise InvalidValue(raw, "the name of a plug-in's loss", f"see {LOSSES} in docs/metrics.md")
+
+
+LossName: TypeAlias = Annotated[str, PlainValidator(_loss_name)]
+
+
+def known_losses() -> tuple[str, ...]:
+    """Return the names of all losses that are known here; no plug-in is imported."""
+    return tuple(plug_ins(LOSSES))

@@ -1,0 +1,142 @@
+"""Layers that stay as they are, or keep some channels, by patterns of their names."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.search import Space
+from executors.structure import (
+    analyse,
+    at_resolution,
+    narrow,
+    removable_blocks,
+    shallower,
+    unmatched,
+    widen,
+    widened,
+)
+from mistify.config.layers import LayerRule
+
+layers = keras.layers
+KEEP = LayerRule()
+
+
+def network() -> keras.Model:
+    """Two residual blocks and a concatenation."""
+    image = keras.Input((8, 8, 3), name="image")
+    x = stream = layers.Conv2D(8, 3, padding="same", name="stem")(image)
+    for number in (1, 2):
+        x = layers.Conv2D(12, 3, padding="same", name=f"block{number}_expand")(stream)
+        x = layers.ReLU(name=f"block{number}_relu")(x)
+        x = layers.Conv2D(8, 3, padding="same", name=f"block{number}_project")(x)
+        stream = layers.Add(name=f"block{number}_add")([stream, x])
+    wide = layers.Conv2D(16, 1, name="wide")(stream)
+    small = layers.Conv2D(4, 1, name="small")(stream)
+    x = layers.Concatenate(name="both")([wide, small])
+    x = layers.GlobalAveragePooling2D(name="pooled")(x)
+    return keras.Model(image, layers.Dense(5, name="digit")(x))
+
+
+def least(**rules: LayerRule) -> dict[str, int]:
+    """The least units of each group under rules."""
+    return analyse(network(), rules).least_widths
+
+
+def test_without_rules_a_single_unit_of_each_group_has_to_stay() -> None:
+    assert least() == dict.fromkeys(["stem", "block1_expand", "block2_expand", "wide", "small"], 1)
+
+
+def test_a_group_with_a_layer_that_is_kept_is_kept() -> None:
+    """What the layer reads, as well as what it makes; it need have no weights."""
+    assert least(block1_expand=KEEP).keys() == {"block2_expand", "wide", "small"}
+    assert least(block1_add=KEEP).keys() == {"block1_expand", "block2_expand", "wide", "small"}
+    assert least(**{"block?_relu": KEEP}).keys() == {"stem", "wide", "small"}
+    assert least(**{"*": KEEP}) == {}
+
+
+def test_a_layer_keeps_so_many_channels() -> None:
+    assert least(block1_project=LayerRule(5))["stem"] == 5
+    assert least(wide=LayerRule(3), **{"w*": LayerRule(7)})["wide"] == 7
+    assert least(wide=LayerRule(100))["wide"] == 16
+
+
+def test_several_groups_of_one_layer_keep_so_many_channels_together() -> None:
+    groups = least(both=LayerRule(10))
+    assert (groups["wide"], groups["small"]) == (8, 2)
+    assert least(digit=LayerRule(3))["wide"] == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rule", "removable"),
+    [
+        ("block2_expand", LayerRule(2), ["block1_add"]),
+        ("block1_relu", KEEP, ["block2_add"]),
+        ("block1_add", KEEP, ["block2_add"]),
+        ("wide", KEEP, ["block1_add", "block2_add"]),
+        ("block*", LayerRule(1), []),
+    ],
+)
+def test_a_block_with_a_layer_of_a_rule_stays(pattern: str, rule: LayerRule, removable: list[str]) -> None:
+    structure = analyse(network(), {pattern: rule})
+    assert [block.name for block in removable_blocks(structure)] == removable
+    assert list(Space(structure, structure.widths, ()).blocks) == removable
+
+
+def test_images_stay_as_large_for_a_layer_that_is_kept() -> None:
+    assert at_resolution(analyse(network()), 0.5) is not None
+
+    def images(rule: LayerRule) -> int:
+        structure = analyse(network(), {"wide": rule})
+        space = Space(structure, structure.widths, ())
+        return space.size[1] - len(space.blocks)
+
+    assert (images(KEEP), images(LayerRule(4))) == (0, 4)
+
+
+def test_rules_hold_for_what_is_made_of_a_network() -> None:
+    rules = {"stem": LayerRule(6), "wide": LayerRule(9)}
+    structure = analyse(network(), rules)
+    smaller = at_resolution(structure, 0.5)
+    assert smaller is not None
+    least = shallower(smaller, removable_blocks(smaller))
+    assert least.least_widths == {"stem": 6, "wide": 9, "small": 1}
+    assert least.staying == {"stem", "wide"}
+    model = narrow(least, {name: np.arange(group.size) < group.least for name, group in least.groups.items()})
+    assert model.get_layer("wide").kernel.shape == (1, 1, 6, 9)
+    assert analyse(model, rules).least_widths == {"stem": 6, "wide": 9, "small": 1}
+
+
+def test_a_layer_that_is_kept_is_not_widened() -> None:
+    structure = analyse(network(), {"wide": KEEP})
+    assert "wide" not in widened(structure, 2.0)
+    wide = widen(structure, 2.0)
+    assert wide.get_layer("wide").filters == 16
+    assert wide.get_layer("small").filters == 8
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fix"),
+    [
+        ("stme", "did you mean stem"),
+        ("block1_exapnd", "did you mean block1_expand"),
+        ("blok*", "did you mean block1_expand, block1_relu"),
+        ("*_rellu", "did you mean block1_relu, block2_relu"),
+        ("zzzz", "its layers are called stem, block1_expand"),
+        ("*qq*", "its layers are called stem"),
+    ],
+)
+def test_a_pattern_that_matches_no_layer_is_told_which_may_be_meant(pattern: str, fix: str) -> None:
+    names = analyse(network()).graph.layers
+    (wrong,) = unmatched({pattern: KEEP, "st*": KEEP}, names)
+    assert wrong.value == pattern
+    assert wrong.fix.startswith(fix)
+
+
+def test_what_a_layer_that_is_kept_has_inside_is_kept() -> None:
+    """The heads of an attention, which no tensor shows."""
+    tokens = keras.Input((5, 8), name="tokens")
+    x = layers.MultiHeadAttention(2, 4, name="attention")(tokens, tokens)
+    model = keras.Model(tokens, layers.Dense(3, name="kind")(x))
+    inside = {"attention", "attention#2", "attention#3"}
+    assert not inside.isdisjoint(analyse(model).groups)
+    assert inside.isdisjoint(analyse(model, {"attention": KEEP}).groups)
