@@ -187,10 +187,14 @@ def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
 def _with_least(
     groups: Mapping[str, ChannelGroup], graph: Graph, channels: tuple[Channels, ...], rules: Rules
 ) -> dict[str, ChannelGroup]:
-    """Return the groups with the units that rules leave them; several groups of one tensor in proportion."""
+    """Return the groups with the units that have to stay; several groups of one tensor in proportion.
+
+    Rules say so, and layers that make nothing of fewer channels.
+    """
     least = dict.fromkeys(groups, 1)
     for node in graph.nodes:
-        own, wanted = channels[node.output], least_channels(rules, node.name)
+        own = channels[node.output]
+        wanted = max(least_channels(rules, node.name), handler_of(node.name, node.layer).least_channels)
         cuttable = sum(times * groups[name].size for name, times in own.per_unit.items())
         needed = min(max(wanted - own.fixed, 0), cuttable)
         for name in own.per_unit:

@@ -38,10 +38,12 @@ class LayerHandler(ABC):
     Attributes:
         in_place: Whether the output takes no memory of its own in a packaged network.
         averages_channels: Whether what becomes of a channel depends on the mean over all of them.
+        least_channels: With fewer, its output says nothing of its input.
     """
 
     in_place = False
     averages_channels = False
+    least_channels = 1
 
     @abstractmethod
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

@@ -42,9 +42,13 @@ class BatchNormalization(LayerHandler):
 
 @register(layers.LayerNormalization, layers.RMSNormalization)
 class LayerNormalization(BatchNormalization):
-    """Its statistics are those of the channels that are left."""
+    """Its statistics are those of the channels that are left; a single one less its mean is nothing.
+
+    LiteRT aborts the process on such a nothing in int8: its scale is 0.
+    """
 
     averages_channels = True
+    least_channels = 2
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape

@@ -86,13 +86,13 @@ def at_each_precision(profiles: Profiles) -> Profiles:
 
 
 def least_network(source: keras.Model) -> keras.Model:
-    """Return the network that a source can be cut to at the most: one unit in each group, and no block.
+    """Return the network that a source can be cut to at the most: the least of each group, and no block.
 
     Rules for layers do not count: networks that are far apart tell most of the machine.
     """
     structure = analyse(source)
     least = shallower(structure, removable_blocks(structure))
-    return narrow(least, {name: np.arange(group.size) < 1 for name, group in least.groups.items()})
+    return narrow(least, {name: np.arange(group.size) < group.least for name, group in least.groups.items()})
 
 
 def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> MeasuredProfile:

@@ -10,10 +10,16 @@ import pytest
 
 from executors.data import Dataset
 from executors.structure import analyse, narrow
+from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredNetwork, NominalProfile
+from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.calibration import calibrated, calibrated_host, least_network
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.runner import run_network
 from tests.mistify_server.worker.adaptation.machines import dense_network, measured_board, predicted
+
+layers = keras.layers
 
 CALIBRATION = "mistify_server.worker.adaptation.calibration"
 
@@ -138,3 +144,17 @@ def measure_like(took: Callable[[keras.Model, str], float], monkeypatch: pytest.
         f"{CALIBRATION}.stopwatch",
         lambda asked, train, threads: lambda network: took(network, asked[0].precision.value),
     )
+
+
+def test_the_least_network_of_an_encoder_runs_in_integers() -> None:
+    """LiteRT aborts on a layer norm of one channel: what it makes of it is 0, and so is its scale in int8."""
+    words = keras.Input((6,), dtype="int32")
+    x = layers.Embedding(20, 16)(words)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x))
+    source = keras.Model(words, layers.Dense(3)(layers.GlobalAveragePooling1D()(x)))
+    least = least_network(source)
+    assert least.layers[1].output.shape[-1] == 2
+    examples = {words.name: np.arange(48, dtype=np.int32).reshape(8, 6) % 20}
+    content = convert(least, QuantizationConfig(precision=Quantization.INT8), examples)
+    answers = run_network(content, examples)
+    assert np.ptp(next(iter(answers.values()))) > 0
