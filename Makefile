@@ -31,7 +31,7 @@ test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR
 	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800
 
 test-web: install  ## Run the tests in a browser, which needs Chromium
-	$(BIN)/pytest -q -m web tests/browser
+	$(BIN)/pytest -q -m web tests/browser tests/mistify_server/web
 
 # Exit code 77: skipped, for want of data or of an optional package.
 bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files

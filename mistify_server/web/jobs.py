@@ -90,7 +90,7 @@ def job_routes(service: PortingService) -> APIRouter:
         with located(text):
             return await service.plan(text)
 
-    @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG)))
+    @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND)))
     async def jobs(
         page_size: Annotated[int, Query(ge=1, le=100, description="The most jobs")] = 100,
         page_token: PageToken = "",

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Match, Route
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.positions import lines_of
@@ -107,9 +108,8 @@ def wants_page(headers: Headers) -> bool:
 
 def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
     """Return the description of failures for OpenAPI; what every route can meet is among them."""
-    statuses = {code.http_status for code in (*codes, ErrorCode.UNAUTHENTICATED)} | {
-        HTTPStatus.FORBIDDEN.value
-    }
+    statuses = {code.http_status for code in (*codes, ErrorCode.UNAUTHENTICATED)}
+    statuses |= {HTTPStatus.FORBIDDEN.value, HTTPStatus.UNPROCESSABLE_ENTITY.value}
     schema = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
     return {
         status: {"description": "A problem", "model": ProblemDetails, "content": {MEDIA_TYPE: schema}}
@@ -126,7 +126,10 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
         Problem(".".join(map(str, each["loc"])), repr(each["input"])[:200], each["msg"], "see /openapi.json")
         for each in error.errors()
     ]
-    return problem_response(MistifyError(ErrorCode.INVALID_CONFIG, "the request cannot be read", problems))
+    return problem_response(
+        MistifyError(ErrorCode.INVALID_CONFIG, "the request cannot be read", problems),
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    )
 
 
 async def _of_http(request: Request, error: HTTPException) -> Response:
@@ -138,7 +141,19 @@ async def _of_http(request: Request, error: HTTPException) -> Response:
     message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json has what can be asked"
     response = _answer(request, MistifyError(code, message), error.status_code)
     response.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["allow"] = ", ".join(sorted(_methods(request)))
     return response
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods of all routes with the path of a request; each route knows its own alone."""
+    matching = (
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    )
+    return set().union(*(route.methods or () for route in matching))
 
 
 def _answer(request: Request, error: MistifyError, status: int | None = None) -> Response:

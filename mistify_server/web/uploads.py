@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel
 
 from mistify.errors import ErrorCode, MistifyError
@@ -12,6 +12,9 @@ from mistify_server.store.uploads import FileState, Uploads
 from mistify_server.web.problems import responses
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
+
+
+Sha256 = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The SHA-256 of the content, in hex")]
 
 
 class Upload(BaseModel):
@@ -28,7 +31,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
     codes = (ErrorCode.INVALID_DATASET, ErrorCode.CONFLICT, ErrorCode.NO_ROOM, ErrorCode.UNAVAILABLE)
 
     @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
-    async def state(sha256: str) -> FileState:
+    async def state(sha256: Sha256) -> FileState:
         """Tell how much of a file has arrived, in bytes."""
         return uploads.state(FileDigest(sha256, 0))
 
@@ -43,22 +46,21 @@ def upload_routes(uploads: Uploads) -> APIRouter:
         },
     )
     async def receive(
-        sha256: str,
+        sha256: Sha256,
         request: Request,
         content_range: Annotated[
             str, Header(description="bytes FIRST-LAST/SIZE, for the rest of a file")
         ] = "",
-        content_length: Annotated[int | None, Header(ge=0)] = None,
     ) -> Upload:
         """Take a file, or the rest of one from where an upload broke off. Configs name it by `name`."""
-        offset, size = _place(content_range, content_length)
+        offset, size = _place(content_range, request.headers.get("content-length"))
         await uploads.receive(FileDigest(sha256, size), offset, request.stream())
         return Upload(sha256=sha256, size=size, name=str(UploadName(sha256, "NAME")))
 
     return router
 
 
-def _place(content_range: str, content_length: int | None) -> tuple[int, int]:
+def _place(content_range: str, content_length: str | None) -> tuple[int, int]:
     """Return where in a file the data of a request begin, and the file's size."""
     match = _RANGE.fullmatch(content_range)
     if match is not None:
@@ -69,4 +71,4 @@ def _place(content_range: str, content_length: int | None) -> tuple[int, int]:
             ErrorCode.INVALID_DATASET,
             f"got {given}; expected `Content-Length`, or `Content-Range: bytes FIRST-LAST/SIZE`; send one",
         )
-    return 0, content_length
+    return 0, int(content_length)

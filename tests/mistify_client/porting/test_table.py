@@ -2,7 +2,6 @@ import io
 from dataclasses import replace
 
 import pytest
-from mistify_client.porting.table import table
 from rich.console import Console
 
 from mistify.config.compression import CompressionConfig
@@ -15,6 +14,7 @@ from mistify.jobs.formatting import amount, label, shares
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Source
 from mistify.jobs.report import outcome, report
 from mistify.parsing.quantities import measured_in
+from mistify_client.porting.table import table
 
 
 def test_report_has_exactly_the_documented_form(service):
