@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import ceil, log
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -12,23 +12,16 @@ from mistify.config.porting import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.validation import problems_of
 
-#: Learning rates that suit most networks.
-_LEARNING_RATES: Final = {"sgd": 0.01, "adam": 2e-3}
-
-
-def _usual_rate(params: dict[str, Any]) -> float:
-    return _LEARNING_RATES[params.get("optimizer", "sgd")]
-
 
 class TrainingParams(BaseModel):
     """Settings of training, the same for every algorithm.
 
     Attributes:
         batch_size: Examples of a training step.
-        optimizer: `sgd`, with Nesterov momentum and weight decay, or `adam`, which networks without batch
-            norms may need.
+        optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks that
+            nothing normalises, unless there is a learning rate, and else `sgd`.
         learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
-            to go; without one, one that suits it.
+            to go; None for one that suits it.
         distillation: Part of the loss that comes from the teacher's outputs.
         temperature: Softening of both outputs in distillation.
     """
@@ -36,8 +29,10 @@ class TrainingParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     batch_size: int = Field(default=64, ge=1, le=4096)
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    learning_rate: float = Field(default_factory=_usual_rate, gt=0, le=1)
+    optimizer: Literal["auto", "sgd", "adam"] = "auto"
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="a learning rate above 0 and up to 1", examples=[0.01]
+    )
     distillation: float = Field(default=0.7, ge=0, le=1)
     temperature: float = Field(default=2.0, gt=0)
 

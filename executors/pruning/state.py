@@ -108,7 +108,7 @@ class PruningState:
     def at_start_of(self, assignment: Assignment) -> "PruningState":
         """Return the state at the start of an edge, with the learning rate that suits its goal."""
         state = replace(self, assignment=assignment, cuts=0)
-        state.trainer.learning_rate = _learning_rate(assignment)
+        state.trainer.learning_rate = _pace(assignment) * state.trainer.usual_rate
         return replace(state, start=state.costs)
 
     def rebuilt(self, structure: Structure, loss: LossFactory) -> "PruningState":
@@ -128,7 +128,7 @@ class PruningState:
             cuts=self.cuts,
             memory=Memory(memory.steps, arrays),
         )
-        state.trainer.learning_rate = _learning_rate(self.assignment)
+        state.trainer.learning_rate = _pace(self.assignment) * state.trainer.usual_rate
         return replace(state, start=self.start)
 
     def limits(self, done: float) -> Costs:
@@ -165,11 +165,10 @@ def _reduce_dropout(structure: Structure, source: Structure) -> None:
             layer.rate = _DROPOUT * source.graph.layers[name].rate
 
 
-def _learning_rate(assignment: Assignment) -> float:
-    """Return the highest learning rate: the less will be left of the source, the more has to be relearned."""
+def _pace(assignment: Assignment) -> float:
+    """Return the factor of the learning rate: the less will be left of the source, the more is relearned."""
     source = costs_of(assignment.source.network(), assignment.profiles)
     limits = {
         axis: min(limit, assignment.narrowest.get(axis, limit)) for axis, limit in assignment.budget.items()
     }
-    pace = min(max(_SLOWEST, -log2(share_left(source, limits))), _FASTEST)
-    return pace * assignment.setup.params.learning_rate
+    return min(max(_SLOWEST, -log2(share_left(source, limits))), _FASTEST)

@@ -51,7 +51,7 @@ def _missing_attributes() -> Iterator[str]:
     yield from _absent("MultiHeadAttention", layer, "_inbound_nodes", "_outbound_nodes", "_use_gate")
     yield from _absent("Functional", model, "_nodes_by_depth", "_run_through_graph")
     yield from _absent("Layer", model, "_layers", "_trainable_variables", "_non_trainable_variables")
-    yield from _absent("Layer", model, "_build_shapes_dict")
+    yield from _absent("Layer", model, "_build_shapes_dict", "_flatten_layers")
     adam, sgd = keras.optimizers.Adam(), keras.optimizers.SGD(momentum=0.9)
     for optimizer in (adam, sgd):
         optimizer.build(model.trainable_variables)
@@ -171,6 +171,11 @@ def built_shapes(model: keras.Model) -> list[Any]:
 def is_gated(attention: keras.layers.MultiHeadAttention) -> bool:
     """Check whether an attention layer multiplies its output by a gate."""
     return bool(attention._use_gate)
+
+
+def all_layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """Yield the layers of a model, and those that they are made of."""
+    yield from model._flatten_layers(include_self=False)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def moments(optimizer: keras.optimizers.Optimizer) -> dict[str, list[keras.Variable]]:

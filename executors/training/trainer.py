@@ -9,12 +9,12 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Array
-from executors.params import TrainingParams
 from executors.structure.keras_internals import moments
 from executors.timing import activity
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation, Tensors, call
 from executors.training.objectives import Floats, objectives_of
+from executors.training.optimizers import ADAM, make_optimizer, optimizer_of
 from executors.training.setup import TrainingSetup
 
 #: Steps whose data are given to the compiled loop at once.
@@ -23,10 +23,6 @@ _CHUNK_STEPS = 50
 #: Steps at rate zero before the first update. Without them Adam's first updates have the full rate for
 #: every weight, however small its gradient, which costs a trained network several points of accuracy.
 _PRIMING_STEPS = 10
-
-#: Of SGD.
-_MOMENTUM = 0.9
-_WEIGHT_DECAY = 5e-4
 
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
@@ -69,6 +65,7 @@ class Trainer:
     Attributes:
         model: The network.
         evaluation: Evaluates it.
+        usual_rate: The highest learning rate by the settings, or else one that suits the optimizer.
         learning_rate: The highest; may be changed between two calls.
     """
 
@@ -84,18 +81,19 @@ class Trainer:
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
-        self.learning_rate = setup.params.learning_rate
+        name, self.usual_rate = optimizer_of(model, setup.params)
+        self.learning_rate = self.usual_rate
         self._setup = setup
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = memory is not None or setup.params.optimizer != "adam"
+        self._primed = memory is not None or name != ADAM
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(setup.train), setup.params.batch_size, np.random.default_rng(seed))
         self._objectives = objectives_of(model, setup.train, setup.settings)
         self._augment = augmenting(model, setup.settings.augment)
         self._seed = seed % 2**31
-        self._optimizer = _optimizer(setup.params)
+        self._optimizer = make_optimizer(name, self.usual_rate)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
@@ -222,12 +220,6 @@ class Trainer:
         if self.model.losses:
             loss += tf.add_n(self.model.losses)
         return loss if self._penalty is None else loss + self._penalty()
-
-
-def _optimizer(params: TrainingParams) -> keras.optimizers.Optimizer:
-    if params.optimizer == "adam":
-        return keras.optimizers.Adam(params.learning_rate)
-    return keras.optimizers.SGD(params.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

@@ -75,7 +75,8 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
 
     Args:
         text: Of the config.
-        roots: Where relative paths are looked up, one after the other.
+        roots: Where relative paths are looked up, one after the other. What lies elsewhere is never sent, so
+            that a config from somebody else takes nothing from this machine.
 
     Raises:
         MistifyError: NOT_FOUND, a file cannot be read.
@@ -97,7 +98,7 @@ class _Collector:
     """Files below some directories, and the configs' names of them."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = roots
+        self._roots = [root.resolve() for root in roots]
         self.names: dict[Path, UploadName] = {}
         self.paths: dict[FileDigest, Path] = {}
         self.listings: dict[FileDigest, bytes] = {}
@@ -125,10 +126,11 @@ class _Collector:
     def _name(self, name: str) -> str:
         """Return the upload's name for a file or directory of this machine, and other names as they are."""
         for root in self._roots:
-            path = root / name
             with suppress(OSError, ValueError):  # of names that no path can have
-                if path.is_file() or path.is_dir():
-                    return str(self._added(path.resolve()))
+                path = (root / name).resolve()
+                below = any(root in path.parents for root in self._roots)
+                if below and (path.is_file() or path.is_dir()):
+                    return str(self._added(path))
         return name
 
     def _added(self, path: Path) -> UploadName:

@@ -371,7 +371,7 @@ def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, train
         (FLOPS, 0.1, 2.0),
     ):
         executor = started(trained, training_setup, {axis: share * whole[axis]})
-        assert executor.trainer.learning_rate == pytest.approx(pace * training_setup.params.learning_rate)
+        assert executor.trainer.learning_rate == pytest.approx(pace * executor.trainer.usual_rate)
 
 
 def test_a_rebuilt_network_learns_as_fast_as_before(trained, training_setup):

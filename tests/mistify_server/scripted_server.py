@@ -15,6 +15,6 @@ arguments = parser.parse_args()
 settings = ServerSettings(
     store=arguments.store, listen="127.0.0.1:0", data_roots=[arguments.root], worker=arguments.worker
 )
-asyncio.run(serve(settings, lambda address: print(address, flush=True)))
+asyncio.run(serve(settings, lambda address, url: print(address, flush=True)))
 assert "tensorflow" not in sys.modules
 assert "keras" not in sys.modules

@@ -50,8 +50,9 @@ def by_hand(model, training_setup):
     gradients = tape.gradient(loss, model.trainable_variables)
     # Adam's first step moves each weight by the rate, against the sign of its gradient.
     epsilon = 1e-7 / np.sqrt(1 - 0.999**11)  # ten priming steps and this one
+    rate = 2e-3 if params.learning_rate is None else params.learning_rate
     return [
-        np.asarray(variable) - params.learning_rate * gradient / (np.abs(gradient) + epsilon)
+        np.asarray(variable) - rate * gradient / (np.abs(gradient) + epsilon)
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
     ]
 

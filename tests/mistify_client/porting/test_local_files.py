@@ -4,6 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from mistify_client.porting.local_files import local_files
 
 NAMES = ("net.keras", "train.npz", "words.txt", "classes.txt", "kinds.txt", "pieces.txt")
@@ -36,3 +38,23 @@ def test_files_at_every_place_of_a_config_are_sent(tmp_path: Path) -> None:
     for name, upload in sent.items():
         expected = expected.replace(f'"{name}"', f'"{upload}"')
     assert json.loads(found.text) == json.loads(expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.npz", "{base}/outside.npz", "link.npz", "links/outside.npz", ".", "", "/"]
+)
+def test_what_lies_elsewhere_is_not_sent(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "outside.npz").write_text("secret")
+    (root / "link.npz").symlink_to(tmp_path / "outside.npz")
+    (root / "links").symlink_to(tmp_path)
+    config = json.dumps({"model": name.format(base=tmp_path), "dataset": {"train": "missing.npz"}})
+    found = local_files(config, [root])
+    assert (found.text, found.paths, found.listings) == (config, {}, {})
+
+
+def test_absolute_paths_below_a_root_are_sent(tmp_path: Path) -> None:
+    (tmp_path / "net.keras").write_text("net")
+    found = local_files(json.dumps({"model": str(tmp_path / "net.keras")}), [tmp_path])
+    assert [path.name for path in found.paths.values()] == ["net.keras"]

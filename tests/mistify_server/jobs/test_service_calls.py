@@ -165,34 +165,36 @@ async def test_what_is_not_there_is_not_found(caller: Any, make_config: Config) 
 async def test_every_problem_of_a_batch_is_reported_at_once(
     caller: Any, site: Any, make_config: Config
 ) -> None:
+    """Names are looked up before a worker is asked, so that mistakes in a config are answered soon."""
     (site.root / "text.json").write_text("no network")
     site.write("shapeless.json", {"x": []})
     shapeless = make_config("shapeless", FLOP="0.5x")
     shapeless["dataset"] = {"train": "shapeless.json", "test": "test.json"}
-    error = await failure(
-        caller.submit(
-            [
-                make_config("low", FLOP="0.001x"),
-                make_config("lower", num_of_params=5),
-                make_config("missing", model="modell.json", FLOP="0.5x"),
-                make_config("no-model", model="text.json", FLOP="0.5x"),
-                make_config("algorithm", algorithm={"name": "morphnett"}, FLOP="0.5x"),
-                shapeless,
-            ]
-        )
-    )
+    loaded = [
+        make_config("low", FLOP="0.001x"),
+        make_config("lower", num_of_params=5),
+        make_config("no-model", model="text.json", FLOP="0.5x"),
+        shapeless,
+    ]
+    named = [
+        make_config("missing", model="modell.json", FLOP="0.5x"),
+        make_config("algorithm", algorithm={"name": "morphnett"}, FLOP="0.5x"),
+    ]
+    error = await failure(caller.submit([*named, *loaded]))
     assert error.code is ErrorCode.INVALID_CONFIG
+    fixes = {problem.place: problem.fix for problem in error.problems}
+    assert fixes == {
+        "[0].model": 'did you mean "model.json"?',
+        "[1].algorithm.name": 'did you mean "morphnet"?',
+    }
+    assert site.tasks("inspect") == []
+    error = await failure(caller.submit(loaded))
     assert sorted(problem.place for problem in error.problems) == [
         "[0].adaptation_goal.FLOP",
         "[1].adaptation_goal.num_of_params",
         "[2].model",
-        "[3].model",
-        "[4].algorithm.name",
-        "[5].dataset.train",
+        "[3].dataset.train",
     ]
-    fixes = {problem.place: problem.fix for problem in error.problems}
-    assert fixes["[2].model"] == 'did you mean "model.json"?'
-    assert fixes["[4].algorithm.name"] == 'did you mean "morphnet"?'
     assert (await caller.page(10)).jobs == []
     assert site.tasks("source") == []
 

@@ -101,10 +101,13 @@ def test_outputs_that_are_not_finite_are_refused(fast, slow, tmp_path):
     ("content", "message"),
     [
         ({"image": np.zeros((2, 3), np.float32)}, "image: got shape"),
-        ({"picture": np.zeros((2, 4, 4, 1), np.float32)}, "picture: got an array; expected one of image"),
+        (
+            {"picture": np.zeros((2, 4, 4, 1), np.float32)},
+            r"picture: got an array of shape \(2, 4, 4, 1\); expected one of image",
+        ),
         (
             {"image": np.zeros((2, 4, 4, 1), np.float32), "y": np.zeros(2)},
-            r"examples\.npz does not fit the network\n  y: got an array; expected one of image",
+            r"examples\.npz does not fit the network\n  y: got an array of shape \(2,\); expected one of",
         ),
         (b"no arrays", "an .npz file"),
         (b"PK\x03\x04 an archive that was cut short", "an .npz file"),

@@ -78,12 +78,6 @@ def test_a_right_config_has_no_problems(resolver: BatchResolver) -> None:
     assert found(resolver, RIGHT) == []
 
 
-def test_a_setting_that_depends_on_a_wrong_one_is_not_a_problem(resolver: BatchResolver) -> None:
-    """The learning rate that suits the optimizer."""
-    config = {**RIGHT, "algorithm": {"config": {"optimizer": "adm"}}}
-    assert found(resolver, config) == ["[0].algorithm.config.optimizer"]
-
-
 def test_the_settings_that_need_no_worker_are_those_of_the_algorithms() -> None:
     own = {name: executor.params_class for name, executor in executor_classes().items()}
     assert {name: own[name] for name in BUILT_IN} == BUILT_IN

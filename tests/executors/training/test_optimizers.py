@@ -1,0 +1,64 @@
+"""The optimizer suits the network, unless the settings name one."""
+
+import keras
+import pytest
+
+from executors.params import TrainingParams
+from executors.training.optimizers import make_optimizer, optimizer_of
+
+layers = keras.layers
+
+
+class Block(layers.Layer):
+    """A layer that is made of others, as those of keras_hub are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = layers.LayerNormalization()
+
+    def call(self, x):
+        return self.norm(x)
+
+
+def network(*inner: layers.Layer) -> keras.Model:
+    inputs = keras.Input((8, 8, 3))
+    x = layers.Conv2D(4, 3, activation="relu")(inputs)
+    for layer in inner:
+        x = layer(x)
+    return keras.Model(inputs, layers.Dense(2)(layers.GlobalAveragePooling2D()(x)))
+
+
+def nested() -> keras.Model:
+    image = keras.Input((6, 6, 4))
+    return keras.Model(image, layers.BatchNormalization()(image))
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ((), ("adam", 2e-3)),
+        ((layers.BatchNormalization(),), ("sgd", 0.01)),
+        ((layers.LayerNormalization(),), ("sgd", 0.01)),
+        ((Block(),), ("sgd", 0.01)),
+        ((nested(),), ("sgd", 0.01)),
+    ],
+)
+def test_networks_that_nothing_normalises_are_trained_with_adam(inner, expected):
+    assert optimizer_of(network(*inner), TrainingParams()) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"learning_rate": 0.05}, ("sgd", 0.05)),
+        ({"optimizer": "sgd"}, ("sgd", 0.01)),
+        ({"optimizer": "adam", "learning_rate": 0.001}, ("adam", 0.001)),
+    ],
+)
+def test_what_the_settings_say_holds(settings, expected):
+    assert optimizer_of(network(), TrainingParams(**settings)) == expected
+
+
+def test_gradient_descent_has_momentum_and_decay():
+    made = make_optimizer("sgd", 0.1)
+    assert (made.momentum, made.nesterov, made.weight_decay) == (0.9, True, 5e-4)
