@@ -14,7 +14,8 @@ _TOKEN: Final = re.compile(
     r"|(?P<word>[^\s{}\[\],:\"/]+)"
 )
 
-_PARENT: Final = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\]|^[^.\[]+)$")
+#: The last part of a path: an index, a key in quotes, or a plain key.
+_LAST: Final = re.compile(r'(\[(\d+|"(\\.|[^"\\])*+")\]|\.?[^.\[\]"]+)\Z')
 
 
 def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
@@ -41,7 +42,8 @@ def _nearest(place: str, lines: dict[str, int]) -> int | None:
             return lines[place]
         if place.startswith("[0].") and place.removeprefix("[0].") in lines:
             return lines[place.removeprefix("[0].")]
-        place = _PARENT.sub("", place)
+        last = _LAST.search(place)
+        place = place[: last.start()] if last else ""
     return None
 
 

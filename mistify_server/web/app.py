@@ -7,6 +7,7 @@ from importlib.metadata import version
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import BaseModel
 
+from mistify.errors import ErrorCode
 from mistify_server.coordinator.service import TuningService
 from mistify_server.devices.service import DeviceService
 from mistify_server.jobs.service import PortingService
@@ -67,7 +68,7 @@ def web_app(services: WebServices, token: str | None) -> FastAPI:
 def _session_routes(sessions: Sessions) -> APIRouter:
     router = APIRouter(prefix="/v1/session", tags=["session"])
 
-    @router.post("", status_code=204, responses=dict(responses()))
+    @router.post("", status_code=204, responses=dict(responses(ErrorCode.INVALID_CONFIG)))
     async def log_in(login: Login, request: Request, response: Response) -> None:
         """Begin a session of a browser: it gets a cookie that no script can read and no other site sends."""
         response.set_cookie(

@@ -56,6 +56,15 @@ def test_texts_with_mistakes_are_read_to_their_end(text: str) -> None:
     lines_of(text, ["[0].id", "a.b[3]"])
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["the list", "line 1, column 2", '[0]["a.b["].c', '[0]["\\"]"]', "a..b", "[0].", "]", '"', "[0]x\n"],
+)
+def test_whatever_a_place_is_the_search_ends(place: str) -> None:
+    """Places are made from keys of users, which can be any text."""
+    assert lines_of('[\n{"b": 1}]', [place]).get(place) in (None, 2)
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
