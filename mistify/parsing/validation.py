@@ -72,11 +72,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], place: str = "")
             problem what was expected and how to fix it.
         place: the JSON path of the validated value.
     """
-    return [
-        _problem(details, model, place)
-        for details in error.errors()
-        if details["type"] != "default_factory_not_called"  # it would take a value that is wrong itself
-    ]
+    return [_problem(details, model, place) for details in error.errors()]
 
 
 def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Problem:

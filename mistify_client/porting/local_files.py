@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import describe_file
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.quantities import format_bytes
@@ -67,7 +67,7 @@ class LocalFiles:
                 names = [path.name for file, path in missing.items() if file not in self.listings]
                 show_line(f"sending {_in_short(names)}, {size}")
             with _readable():
-                client.send(missing, lambda file: None)
+                client.send(missing)
 
 
 def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
@@ -79,7 +79,7 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
             that a config from somebody else takes nothing from this machine.
 
     Raises:
-        MistifyError: NOT_FOUND, a file cannot be read.
+        MistifyError: NOT_FOUND, a file cannot be read; INVALID_DATASET, a link in a directory leads elsewhere.
     """
     try:
         value, _ = read_json(text)
@@ -126,12 +126,14 @@ class _Collector:
     def _name(self, name: str) -> str:
         """Return the upload's name for a file or directory of this machine, and other names as they are."""
         for root in self._roots:
-            with suppress(OSError, ValueError):  # of names that no path can have
-                path = (root / name).resolve()
-                below = any(root in path.parents for root in self._roots)
-                if below and (path.is_file() or path.is_dir()):
-                    return str(self._added(path))
+            path = _resolved(root, name)
+            if path is not None and self._may_be_sent(path) and (path.is_file() or path.is_dir()):
+                return str(self._added(path))
         return name
+
+    def _may_be_sent(self, path: Path) -> bool:
+        """Check whether a path, with every symbolic link resolved, lies below one of the directories."""
+        return any(root in path.parents for root in self._roots)
 
     def _added(self, path: Path) -> UploadName:
         if path not in self.names:
@@ -146,11 +148,26 @@ class _Collector:
         return file
 
     def _add_directory(self, directory: Path) -> FileDigest:
-        files = {path.relative_to(directory).as_posix(): self._add_file(path) for path in _below(directory)}
+        paths = list(_below(directory))
+        outside = [path for path in paths if not self._may_be_sent(path.resolve())]
+        if outside:
+            roots = " or ".join(map(str, self._roots))
+            link, target = str(outside[0]), f"a link to {outside[0].resolve()}"
+            problem = Problem(link, target, f"files below {roots}", "copy it, or name its --data-root")
+            raise MistifyError(ErrorCode.INVALID_DATASET, f"{directory} is not sent", [problem])
+        files = {path.relative_to(directory).as_posix(): self._add_file(path) for path in paths}
         content = listing_text(files)
         listing = FileDigest(sha256(content).hexdigest(), len(content))
         self.listings[listing] = content
         return listing
+
+
+def _resolved(root: Path, name: str) -> Path | None:
+    """Return the path of a name below a directory; None for names that no path can have."""
+    try:
+        return (root / name).resolve()
+    except (OSError, ValueError):
+        return None
 
 
 def _holders(value: object, place: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:

@@ -1,6 +1,6 @@
 """The client of the files service: models and data that the server lacks are sent to it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
@@ -36,12 +36,8 @@ class FilesClient(ServiceClient):
                 if not state.complete:
                     yield file
 
-    def send(self, paths: Mapping[FileDigest, Path], sent: Callable[[FileDigest], object]) -> None:
+    def send(self, paths: Mapping[FileDigest, Path]) -> None:
         """Send files, each from where an earlier attempt stopped.
-
-        Args:
-            paths: The files.
-            sent: Called with each when the server has it.
 
         Raises:
             MistifyError: NO_ROOM, the server does not keep so much; INVALID_DATASET, a file has changed
@@ -50,7 +46,6 @@ class FilesClient(ServiceClient):
         """
         for file, path in paths.items():
             retried(partial(self._send_rest, file, path), self._backoff)
-            sent(file)
 
     def _send_rest(self, file: FileDigest, path: Path) -> None:
         (state,) = self._states([file])

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -63,6 +64,7 @@ class Uploads:
         self._now = now
         self._bytes = sum(path.stat().st_size for path in self._all_files())
         self._busy: set[str] = set()
+        self._naming = Lock()
 
     def state(self, file: FileDigest) -> FileState:
         """Return how much of a file has arrived; one that is there is kept for another day."""
@@ -92,6 +94,7 @@ class Uploads:
             self._arriving.mkdir(parents=True, exist_ok=True)
             part = self._part(file.sha256)
             with part.open("r+b" if part.exists() else "w+b") as target:
+                self._touch(part)  # what is arriving again is not what nobody has asked for
                 arrived = target.seek(0, os.SEEK_END)
                 try:
                     await asyncio.to_thread(self._prepare, file, offset, target)
@@ -108,14 +111,14 @@ class Uploads:
             MistifyError: INVALID_DATASET, a directory whose listing is none; UNAVAILABLE, the disk is full.
         """
         path = self._named / upload.sha256 / upload.name
-        if not path.exists():
-            with writing(self._directory):
+        with self._naming, writing(self._directory):
+            if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if upload.directory:
                     self._link_directory(upload, path)
                 else:
                     self._link(str(upload), upload.sha256, path)
-        self._touch(path.parent)
+            self._touch(path.parent)
         return path
 
     def collect(self) -> int:
@@ -130,11 +133,6 @@ class Uploads:
             path.unlink()
         self._bytes -= freed
         return freed
-
-    @property
-    def bytes_used(self) -> int:
-        """Return the bytes of all files, also of those that are arriving."""
-        return self._bytes
 
     def _place(self, digest: str) -> Path:
         return self._files / digest[:2] / digest
@@ -244,7 +242,7 @@ def _missing(name: str) -> InvalidValue:
     )
 
 
-def _unlike(file: FileDigest, given: str) -> MistifyError:
+def _unlike(file: FileDigest, content: str) -> MistifyError:
     expected = f"{file.size:,} bytes with the SHA-256 {file.sha256}, as announced"
-    problem = Problem("upload", given, expected, "send it again")
+    problem = Problem("upload", content, expected, "send it again")
     return MistifyError(ErrorCode.INVALID_DATASET, "the file did not arrive as announced", [problem])

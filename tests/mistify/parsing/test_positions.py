@@ -53,7 +53,8 @@ def test_goals_in_short_have_the_places_of_the_file() -> None:
 
 @pytest.mark.parametrize("text", ["", "[", '[{"id": "a\n, 3', '{"a" [}] ,:', "/* no end", "[[[1]]"])
 def test_texts_with_mistakes_are_read_to_their_end(text: str) -> None:
-    lines_of(text, ["[0].id", "a.b[3]"])
+    lines = lines_of(text, ["[0].id", "a.b[3]"])
+    assert all(1 <= line <= 1 + text.count("\n") for line in lines.values())
 
 
 @pytest.mark.parametrize(

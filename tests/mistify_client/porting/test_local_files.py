@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mistify.errors import MistifyError
 from mistify_client.porting.local_files import local_files
 
 NAMES = ("net.keras", "train.npz", "words.txt", "classes.txt", "kinds.txt", "pieces.txt")
@@ -58,3 +59,17 @@ def test_absolute_paths_below_a_root_are_sent(tmp_path: Path) -> None:
     (tmp_path / "net.keras").write_text("net")
     found = local_files(json.dumps({"model": str(tmp_path / "net.keras")}), [tmp_path])
     assert [path.name for path in found.paths.values()] == ["net.keras"]
+
+
+def test_a_link_in_a_directory_sends_nothing_from_elsewhere(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "photos").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (root / "own.png").write_text("own")
+    (root / "photos" / "own.png").symlink_to(root / "own.png")
+    config = json.dumps({"dataset": {"train": "photos"}})
+    assert [path.name for path in local_files(config, [root]).paths.values()] == ["own.png"]
+    (root / "photos" / "link.png").symlink_to(tmp_path / "secret")
+    with pytest.raises(MistifyError, match=r"link\.png: got a link to .*secret; expected files below"):
+        local_files(config, [root])
+    assert len(local_files(config, [tmp_path, root]).paths) == 2

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -19,11 +21,17 @@ def digest_of(content: bytes) -> FileDigest:
     return FileDigest(sha256(content).hexdigest(), len(content))
 
 
+def bytes_below(directory: Path) -> int:
+    """Return the bytes of the files below a directory; one with several names counts once."""
+    files = {path.stat().st_ino: path.stat().st_size for path in directory.rglob("*") if path.is_file()}
+    return sum(files.values())
+
+
 class Clock:
     """Seconds since 1970, as far as they are told."""
 
     def __init__(self) -> None:
-        self.seconds = 1e9
+        self.seconds = 2e9  # later than any file that the tests make by themselves
 
     def __call__(self) -> float:
         return self.seconds
@@ -57,13 +65,13 @@ def send(uploads: Uploads, content: bytes, file: FileDigest | None = None, offse
     return file
 
 
-def test_a_file_is_kept_under_the_names_that_configs_give_it(uploads: Uploads) -> None:
+def test_a_file_is_kept_under_the_names_that_configs_give_it(uploads: Uploads, tmp_path: Path) -> None:
     file = send(uploads, CONTENT)
     assert uploads.state(file) == FileState(True, 1024)
     for name in ("train.npz", "test.npz"):
         path = uploads.find(UploadName(file.sha256, name))
         assert (path.name, path.read_bytes()) == (name, CONTENT)
-    assert uploads.bytes_used == 1024
+    assert bytes_below(tmp_path) == 1024
 
 
 def test_an_upload_goes_on_where_it_broke_off_also_after_a_restart(uploads: Uploads, tmp_path: Path) -> None:
@@ -72,7 +80,7 @@ def test_an_upload_goes_on_where_it_broke_off_also_after_a_restart(uploads: Uplo
         asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
     again = Uploads(tmp_path / "uploads", 10_000, set)
     assert again.state(file) == FileState(False, 500)
-    assert again.bytes_used == 500
+    assert bytes_below(tmp_path) == 500
     send(again, CONTENT, offset=500)
     assert again.find(UploadName(file.sha256, "net.keras")).read_bytes() == CONTENT
 
@@ -94,16 +102,18 @@ def test_what_is_not_as_announced_is_not_kept(uploads: Uploads, content: bytes) 
     assert uploads.state(file).complete
 
 
-def test_no_more_than_the_limit_is_kept(uploads: Uploads) -> None:
+def test_no_more_than_the_limit_is_kept(uploads: Uploads, tmp_path: Path) -> None:
     send(uploads, b"a" * 6_000)
     with pytest.raises(MistifyError, match="got a file of 6KB; expected 4KB at the most") as caught:
         send(uploads, b"b" * 6_000)
     assert caught.value.code is ErrorCode.NO_ROOM
     send(uploads, b"c" * 4_000)
-    assert uploads.bytes_used == 10_000
+    assert bytes_below(tmp_path) == 10_000
 
 
-def test_room_is_made_by_what_nothing_needs(uploads: Uploads, clock: Clock, mentioned: set[str]) -> None:
+def test_room_is_made_by_what_nothing_needs(
+    uploads: Uploads, clock: Clock, mentioned: set[str], tmp_path: Path
+) -> None:
     needed, other = send(uploads, b"a" * 4_000), send(uploads, b"b" * 6_000)
     for file in (needed, other):
         uploads.find(UploadName(file.sha256, "train.npz"))
@@ -112,7 +122,7 @@ def test_room_is_made_by_what_nothing_needs(uploads: Uploads, clock: Clock, ment
     send(uploads, b"c" * 5_000)
     assert uploads.state(needed).complete
     assert not uploads.state(other).complete
-    assert uploads.bytes_used == 9_000
+    assert bytes_below(tmp_path) == 9_000
 
 
 def test_what_somebody_has_asked_for_stays_for_a_day(uploads: Uploads, clock: Clock) -> None:
@@ -181,3 +191,34 @@ def test_other_names_are_no_uploads(text: str) -> None:
 def test_names_are_read_as_they_are_written(directory: bool) -> None:
     name = UploadName("0" * 64, "net v2.keras", directory)
     assert UploadName.parse(str(name)) == name
+
+
+def test_an_upload_that_goes_on_after_days_is_not_collected_meanwhile(uploads: Uploads, clock: Clock) -> None:
+    file = digest_of(CONTENT)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
+    clock.seconds += KEPT_SECONDS + 1
+
+    async def rest() -> AsyncIterator[bytes]:
+        assert uploads.collect() == 0
+        yield CONTENT[500:]
+
+    asyncio.run(uploads.receive(file, 500, rest()))
+    assert uploads.state(file).complete
+
+
+@pytest.mark.parametrize("directory", [False, True])
+def test_several_jobs_may_find_an_upload_at_once(uploads: Uploads, directory: bool) -> None:
+    files = {f"{number}.png": bytes([number]) for number in range(50)}
+    file = UploadName(send(uploads, CONTENT).sha256, "net.keras")
+    name = directory_of(uploads, files) if directory else file
+    start = Barrier(8)
+
+    def find(_number: int) -> Path:
+        start.wait()
+        return uploads.find(name)
+
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(find, range(8)))
+    (path,) = paths
+    assert len(list(path.iterdir())) == 50 if directory else path.read_bytes() == CONTENT
