@@ -47,6 +47,7 @@ from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
+from mistify_server.services import Services
 from mistify_server.store.directory import UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
 
@@ -192,18 +193,6 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
             await server.stop(_GRACE)
 
 
-@dataclass(frozen=True)
-class Services:
-    """The services of a server, and the jobs that it runs."""
-
-    porting: PortingService
-    tuning: TuningService
-    devices: DeviceService
-    uploads: Uploads
-    models: ModelRepository
-    jobs: RunningJobs
-
-
 @asynccontextmanager
 async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     """Open store and engine in the block, and yield the services over them."""
@@ -232,17 +221,14 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
         yield None
         return
     # Servers that run for one command have no HTTP, and need not wait for its libraries.
-    from mistify_server.web.app import WebServices, web_app  # noqa: PLC0415
-    from mistify_server.web.serving import http_served  # noqa: PLC0415
+    from mistify_server.web.app import web_app  # noqa: PLC0415
+    from mistify_server.web.serving import serve_http  # noqa: PLC0415
 
-    under = WebServices(
-        services.porting, services.tuning, services.devices, services.uploads, services.models, lambda: True
-    )
-    app = web_app(under, settings.token)
+    app = web_app(services, settings.token)
     async with AsyncExitStack() as opened:
         try:
             url = await opened.enter_async_context(
-                http_served(
+                serve_http(
                     app, settings.http or DEFAULT_HTTP, certificate=settings.certificate, token=settings.token
                 )
             )
@@ -257,9 +243,13 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
 async def _collect_uploads(uploads: Uploads) -> None:
     """Remove uploads that nothing needs, every hour."""
     while True:
-        freed = await asyncio.to_thread(uploads.collect)
-        if freed:
-            _log.info("removed %s of uploads that nothing needs", format_bytes(freed, 3))
+        try:
+            freed = await asyncio.to_thread(uploads.collect)
+        except OSError as error:
+            _log.warning("uploads that nothing needs could not be removed: %s", error)
+        else:
+            if freed:
+                _log.info("removed %s of uploads that nothing needs", format_bytes(freed, 3))
         await asyncio.sleep(_COLLECTION_SECONDS)
 
 

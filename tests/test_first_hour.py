@@ -22,7 +22,7 @@ FIGURE = re.compile(r"[-+]?\d[\d.,:/-]*")
 ADDRESS = "127.0.0.1:7465"
 
 
-def said(line: str) -> str:
+def words_of(line: str) -> str:
     """Return a line with neither its figures nor the units of sizes and times, its words one space apart."""
     return " ".join(re.sub(r"# ?(KB|MB|us|ms|s|min)\b", "#", FIGURE.sub("#", line)).split())
 
@@ -55,10 +55,10 @@ class Hour:
         )  # fmt: skip
         output = done.stdout + done.stderr
         assert done.returncode == 0, f"{command}\n{output}"
-        lines = {said(line) for line in done.stdout.splitlines()}
+        lines = {words_of(line) for line in done.stdout.splitlines()}
         for line in expected:
             if line != "...":
-                assert said(line.replace("JOB", self.job)) in lines, f"{command}\n{line}\n{output}"
+                assert words_of(line.replace("JOB", self.job)) in lines, f"{command}\n{line}\n{output}"
 
     @property
     def job(self) -> str:
@@ -82,5 +82,5 @@ def test_the_first_hour(tmp_path: Path) -> None:
 
 
 def test_figures_are_left_out_of_the_comparison() -> None:
-    assert said("phone: met,  accuracy 93.7%, 21.6us") == said("phone: met, accuracy 8%, 2ms")
-    assert said("met, accuracy 93.7%") != said("unmet, accuracy 93.7%")
+    assert words_of("phone: met,  accuracy 93.7%, 21.6us") == words_of("phone: met, accuracy 8%, 2ms")
+    assert words_of("met, accuracy 93.7%") != words_of("unmet, accuracy 93.7%")

@@ -135,7 +135,7 @@ class DatasetConfig(DataSettings):
 
     @property
     def has_validation_labels(self) -> bool:
-        """Whether the labels of the validation data are true, and not the source's answers."""
+        """True if the labels of the validation data are true, and not the source's answers."""
         return isinstance(self.validation, str) or not trains_on_answers(self.train)
 
     @property
@@ -329,7 +329,7 @@ class PortingConfig(Settings):
 
     @property
     def leaves_precision(self) -> bool:
-        """Whether the server chooses the precision: asked to, or by default where that makes a difference.
+        """True if the server chooses the precision: asked to, or by default where that makes a difference.
 
         It does where latency, memory or size is limited, unless the package is to be trained on the device.
         """

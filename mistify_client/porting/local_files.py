@@ -79,7 +79,7 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
             that a config from somebody else takes nothing from this machine.
 
     Raises:
-        MistifyError: NOT_FOUND, a file cannot be read; INVALID_DATASET, a link in a directory leads elsewhere.
+        MistifyError: NOT_FOUND, a file cannot be read; INVALID_DATASET, a link in a directory leads out.
     """
     try:
         value, _ = read_json(text)

@@ -22,7 +22,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a network predicted for the tuning's examples before it was tuned.
+    """The predictions of a network for the tuning's examples, from before it was tuned.
 
     Attributes:
         predictions: [examples, ...] by output.

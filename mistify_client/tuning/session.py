@@ -60,7 +60,7 @@ class TuningOutcome:
 
     @property
     def forgotten(self) -> str:
-        """What the network has forgotten of the examples to keep, in words; empty if nothing."""
+        """The loss on the examples to keep, in words; empty if there is none that matters."""
         return "" if self.knew is None or self.knows is None else self.knew.forgotten(self.knows)
 
 

@@ -62,12 +62,12 @@ class DataSource(Message):
 
     @property
     def trains_on_answers(self) -> bool:
-        """Whether the targets of the training data are the source's answers."""
+        """True if the targets of the training data are the source's answers."""
         return trains_on_answers(self.train)
 
     @property
     def has_validation_labels(self) -> bool:
-        """Whether the targets of the validation data are true, and not the source's answers."""
+        """True if the targets of the validation data are true, and not the source's answers."""
         return isinstance(self.settings.validation, str) or not self.trains_on_answers
 
     @property

@@ -144,8 +144,8 @@ def session_of(headers: Headers) -> str:
     return morsel.value if morsel else ""
 
 
-def _equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(), expected.encode())
+def _equal(value: str, expected: str) -> bool:
+    return hmac.compare_digest(value.encode(), expected.encode())
 
 
 def _unknown() -> MistifyError:
@@ -163,6 +163,6 @@ def _host_name(host: str) -> str | None:
         return None
 
 
-def _refused(header: str, given: str, expected: str) -> ASGIApp:
-    message = f"got the {header} {given[:200]!r}; expected {expected}; requests of other sites are refused"
+def _refused(header: str, value: str, expected: str) -> ASGIApp:
+    message = f"got the {header} {value[:200]!r}; expected {expected}; requests of other sites are refused"
     return problem_response(MistifyError(ErrorCode.UNAUTHENTICATED, message), HTTPStatus.FORBIDDEN)

@@ -1,36 +1,22 @@
 """The application: the routes over the services, behind the checks of access."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import BaseModel
 
 from mistify.errors import ErrorCode
-from mistify_server.coordinator.service import TuningService
-from mistify_server.devices.service import DeviceService
+from mistify.jobs.part import GoalSelection
 from mistify_server.jobs.service import PortingService
-from mistify_server.planning.lookup.models import ModelRepository
-from mistify_server.store.uploads import Uploads
+from mistify_server.services import Services
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
+from mistify_server.web.packages import package_routes
+from mistify_server.web.pages.assets import asset_routes
 from mistify_server.web.pages.routes import page_routes
 from mistify_server.web.problems import add_handlers, responses
 from mistify_server.web.uploads import upload_routes
-
-
-@dataclass(frozen=True)
-class WebServices:
-    """The services that the application is a face of; `ready` tells whether calls are answered."""
-
-    porting: PortingService
-    tuning: TuningService
-    devices: DeviceService
-    uploads: Uploads
-    models: ModelRepository
-    ready: Callable[[], bool]
 
 
 class Login(BaseModel):
@@ -39,7 +25,7 @@ class Login(BaseModel):
     token: str
 
 
-def web_app(services: WebServices, token: str | None) -> FastAPI:
+def web_app(services: Services, token: str | None) -> FastAPI:
     """Return the application.
 
     Args:
@@ -57,11 +43,13 @@ def web_app(services: WebServices, token: str | None) -> FastAPI:
     app.add_middleware(AccessMiddleware, sessions=sessions)
     add_handlers(app)
     app.include_router(job_routes(services.porting))
+    app.include_router(package_routes(services.porting))
     app.include_router(upload_routes(services.uploads))
     app.include_router(fleet_routes(services.models, services.devices, services.tuning))
     app.include_router(page_routes(services.porting, services.devices, services.tuning))
+    app.include_router(asset_routes())
     app.include_router(_session_routes(sessions))
-    app.include_router(_health_routes(services.ready))
+    app.include_router(_health_routes(services.porting))
     return app
 
 
@@ -89,18 +77,18 @@ def _session_routes(sessions: Sessions) -> APIRouter:
     return router
 
 
-def _health_routes(ready: Callable[[], bool]) -> APIRouter:
+def _health_routes(porting: PortingService) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz")
-    async def alive() -> dict[str, str]:
+    async def is_alive() -> dict[str, str]:
         """Tell that the server runs."""
         return {"status": "ok"}
 
-    @router.get("/readyz", responses={503: {"description": "It starts or stops"}})
-    async def answers(response: Response) -> dict[str, str]:
-        """Tell whether jobs are taken."""
-        response.status_code = 200 if ready() else 503
-        return {"status": "ok" if ready() else "not ready"}
+    @router.get("/readyz", responses=dict(responses(ErrorCode.UNAVAILABLE)))
+    async def is_ready() -> dict[str, str]:
+        """Tell that its store can be read, without which no job is taken."""
+        await porting.jobs(1, "", GoalSelection())
+        return {"status": "ok"}
 
     return router

@@ -1,26 +1,21 @@
-"""Routes of jobs: submit, plan, list, watch, add goals, cancel, remove, fetch."""
+"""Routes of jobs: submit, plan, list, watch, add goals, cancel, remove."""
 
 import asyncio
-import base64
 import json
-import zipfile
 from collections.abc import AsyncIterator
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, TypeAdapter
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, StreamingResponse
+from starlette.responses import StreamingResponse
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, JobEvent, JobState, PackageFile, ProgressUpdate
+from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify_server.jobs.service import PortingService
-from mistify_server.web.problems import located, responses
+from mistify_server.web.problems import responses, with_lines
 
 #: Goals that an answer has unless it is asked for another number.
 GOALS_PER_PAGE: Final = 1_000
@@ -64,7 +59,7 @@ class JobPage(BaseModel):
 
 
 class Removal(BaseModel):
-    """What the removal of a job has brought."""
+    """The result of removing a job."""
 
     freed_bytes: int
 
@@ -78,7 +73,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def submit(request: Request, response: Response, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Check a batch of configs as a whole, and start it."""
         text = await config_text(request)
-        with located(text):
+        with with_lines(text):
             job_id = await service.submit(text, idempotency_key)
         response.headers["location"] = f"/v1/jobs/{job_id}"
         return await service.part(job_id, selection)
@@ -87,7 +82,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def plan(request: Request) -> Plan:
         """Predict the result of a batch of configs; nothing is kept or started."""
         text = await config_text(request)
-        with located(text):
+        with with_lines(text):
             return await service.plan(text)
 
     @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND)))
@@ -115,7 +110,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Add goals to a job, all or none; one that has ended goes on."""
         text = await config_text(request)
-        with located(text):
+        with with_lines(text):
             await service.add_goals(job_id, text, idempotency_key)
         return await service.part(job_id, selection)
 
@@ -135,34 +130,9 @@ def job_routes(service: PortingService) -> APIRouter:
     ) -> StreamingResponse:
         """Send every event after a sequence number, then new ones as they come, until the job has ended."""
         await service.part(job_id, GoalSelection())  # an unknown job is refused before the stream begins
-        stream = _sent(service.watch(job_id, last_event_id))
+        stream = _server_sent(service.watch(job_id, last_event_id))
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
-        )
-
-    @router.get(
-        "/jobs/{job_id}/goals/{goal_id}/files/{name}",
-        response_class=FileResponse,
-        responses={**responses(*_INVALID), 200: {"content": {"application/octet-stream": {}}}},
-    )
-    async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
-        """Send a file of a package, or a range of it; its digest is in `Repr-Digest`."""
-        packaged, path = await asyncio.to_thread(service.package_file, job_id, goal_id, name)
-        return FileResponse(
-            path, media_type="application/octet-stream", filename=name, headers=_digest(packaged)
-        )
-
-    @router.get(
-        "/jobs/{job_id}/goals/{goal_id}/package.zip",
-        response_class=FileResponse,
-        responses={**responses(*_INVALID), 200: {"content": {"application/zip": {}}}},
-    )
-    async def package(job_id: str, goal_id: str) -> FileResponse:
-        """Send a goal's package as one file."""
-        archive = await asyncio.to_thread(_zipped, service, job_id, goal_id)
-        clean_up = BackgroundTask(archive.unlink)
-        return FileResponse(
-            archive, filename=f"{goal_id}.zip", media_type="application/zip", background=clean_up
         )
 
     return router
@@ -190,7 +160,7 @@ async def config_text(request: Request) -> str:
         ) from error
 
 
-async def _sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
+async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
     """Yield events as server-sent ones, and comments while there are none."""
     coming = asyncio.ensure_future(anext(events, None))
     try:
@@ -212,17 +182,3 @@ def _message(event: JobEvent) -> str:
     kinds: dict[type, str] = {JobState: "job", GoalState: "goal", ProgressUpdate: "progress"}
     data = json.dumps(_EVENT.dump_python(event, mode="json"))
     return f"id: {event.sequence}\nevent: {kinds[type(event.event)]}\ndata: {data}\n\n"
-
-
-def _digest(file: PackageFile) -> dict[str, str]:
-    encoded = base64.b64encode(bytes.fromhex(file.sha256)).decode()
-    return {"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"}
-
-
-def _zipped(service: PortingService, job_id: str, goal_id: str) -> Path:
-    """Write a goal's package into an archive."""
-    files = service.package_files(job_id, goal_id)
-    with NamedTemporaryFile(suffix=".zip", delete=False) as archive, zipfile.ZipFile(archive, "w") as packed:
-        for file, path in files:
-            packed.write(path, f"{goal_id}/{file.name}")
-    return Path(archive.name)

@@ -18,7 +18,7 @@ from starlette.routing import Match, Route
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.positions import lines_of
 from mistify.uploads import as_written
-from mistify_server.web.rendering import rendered
+from mistify_server.web.rendering import render
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -58,7 +58,7 @@ class LocatedError(MistifyError):
 
 
 @contextmanager
-def located(text: str) -> Iterator[None]:
+def with_lines(text: str) -> Iterator[None]:
     """Let problems of a config that leave the block have their lines in its text."""
     try:
         yield
@@ -161,7 +161,7 @@ def _answer(request: Request, error: MistifyError, status: int | None = None) ->
     if not wants_page(request.headers):
         return problem_response(error, status)
     title = error.code.name.replace("_", " ").capitalize()
-    page = rendered("problem.html", path="", title=title, detail=as_written(str(error)))
+    page = render("problem.html", path="", title=title, detail=as_written(str(error)))
     return HTMLResponse(page, status or error.code.http_status)
 
 

@@ -13,7 +13,7 @@ from mistify.jobs.report import outcome
 from mistify.parsing.quantities import format_bytes
 
 
-def rendered(name: str, **shown: object) -> str:
+def render(name: str, **shown: object) -> str:
     """Return a page.
 
     Args:

@@ -28,7 +28,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def http_served(
+async def serve_http(
     app: FastAPI, address: str, *, certificate: Certificate | None = None, token: str | None = None
 ) -> AsyncIterator[str]:
     """Serve an application in the block, and yield its URL.

@@ -66,9 +66,9 @@ def _place(content_range: str, content_length: str | None) -> tuple[int, int]:
     if match is not None:
         return int(match[1]), int(match[3])
     if content_range or content_length is None:
-        given = f"the range {content_range!r}" if content_range else "no length"
+        sent = f"the range {content_range!r}" if content_range else "no length"
         raise MistifyError(
             ErrorCode.INVALID_DATASET,
-            f"got {given}; expected `Content-Length`, or `Content-Range: bytes FIRST-LAST/SIZE`; send one",
+            f"got {sent}; expected `Content-Length`, or `Content-Range: bytes FIRST-LAST/SIZE`; send one",
         )
     return 0, int(content_length)

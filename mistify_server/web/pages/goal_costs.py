@@ -37,6 +37,6 @@ def _costs(
         # What a package takes in float32 says nothing of one at another precision.
         if conditions_of(axis).precision is not precision and axis in own:
             continue
-        said = measured or (", predicted" if quantity_of(axis) == LATENCY else "")
-        named = label(axis, source.formats) + said
+        how = measured or (", predicted" if quantity_of(axis) == LATENCY else "")
+        named = label(axis, source.formats) + how
         yield Cost(named, axis, reached[axis], goal.budget.get(axis), of_source.get(source_axis(axis)))

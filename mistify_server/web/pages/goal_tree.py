@@ -46,7 +46,7 @@ class Drawing:
     height: float
 
 
-def drawn(goals: Sequence[Goal]) -> Drawing:
+def draw_tree(goals: Sequence[Goal]) -> Drawing:
     """Return the drawing of some goals; one whose parent is not among them hangs on the source."""
     known = {goal.id: goal for goal in goals}
     children: dict[str, list[str]] = defaultdict(list)

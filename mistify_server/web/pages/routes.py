@@ -1,13 +1,10 @@
 """Routes of the pages."""
 
 import asyncio
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from starlette.responses import FileResponse
 
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError
@@ -19,14 +16,9 @@ from mistify_server.devices.service import DeviceService
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.jobs import GOALS_PER_PAGE
 from mistify_server.web.pages.goal_costs import costs_of
-from mistify_server.web.pages.goal_tree import drawn
+from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.plots import plots_of
-from mistify_server.web.rendering import rendered
-
-_STATIC: Final = Path(__file__).parent.parent / "static"
-
-#: The pages' own files.
-_ASSETS: Final = {path.name: path for path in _STATIC.iterdir()}
+from mistify_server.web.rendering import render
 
 #: A config to start from.
 _EXAMPLE: Final = """\
@@ -47,7 +39,7 @@ def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningS
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     def page(request: Request, name: str, **shown: Any) -> HTMLResponse:
-        return HTMLResponse(rendered(name, path=request.url.path, base_url=str(request.base_url), **shown))
+        return HTMLResponse(render(name, path=request.url.path, base_url=str(request.base_url), **shown))
 
     @router.get("/")
     async def jobs(request: Request, page_token: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
@@ -66,7 +58,7 @@ def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningS
             part=part,
             job=part.job,
             plots=plots,
-            tree=drawn(part.job.goals),
+            tree=draw_tree(part.job.goals),
             spent=_spent(part.job),
         )
 
@@ -101,24 +93,7 @@ def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningS
     async def login(request: Request) -> HTMLResponse:
         return page(request, "login.html")
 
-    @router.get("/static/plotly.js", response_class=FileResponse)
-    async def plotly() -> FileResponse:
-        return FileResponse(_plotly(), headers={"cache-control": "private, max-age=86400"})
-
-    @router.get("/static/{name}", response_class=FileResponse)
-    async def asset(name: str) -> FileResponse:
-        if name not in _ASSETS:
-            raise MistifyError(ErrorCode.NOT_FOUND, f'there is no file "{name}"')
-        return FileResponse(_ASSETS[name], headers={"cache-control": "no-cache"})
-
     return router
-
-
-def _plotly() -> Path:
-    spec = find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
-    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
 
 
 def _spent(job: Job) -> list[tuple[str, float]]:

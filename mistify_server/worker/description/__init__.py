@@ -1,1 +1,1 @@
-"""What packages tell apps: the names of classes, and how inputs are prepared."""
+"""The descriptions that packages have for apps: the names of classes, and how inputs are prepared."""

@@ -1,4 +1,4 @@
-"""What a package tells apps of its inputs and outputs."""
+"""The description that a package has of its inputs and outputs, for apps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from mistify_server.worker.description.labels import label_count, labels_of
 
 @dataclass(frozen=True)
 class Description:
-    """What apps are told.
+    """The description of a package's inputs and outputs, for apps.
 
     Attributes:
         labels: The names of classes in their order, by output.
@@ -33,7 +33,7 @@ class Description:
 def description_of(
     settings: DataSettings, signature: Signature, objectives: Mapping[str, Objective], train: Dataset
 ) -> Description:
-    """Return what a package tells apps.
+    """Return the description of a package for apps.
 
     Args:
         settings: Of the data.

@@ -1,5 +1,6 @@
 """Nobody is let in who is not known, whatever the route, and no other site acts through a browser."""
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -137,6 +138,17 @@ async def test_health_is_told_to_everybody(serve: Serve) -> None:
     async with serve(token=TOKEN) as web:
         for path in ("/healthz", "/readyz"):
             assert (await web.get(path)).json() == {"status": "ok"}
+
+
+async def test_a_server_whose_store_cannot_be_read_is_not_ready(serve: Serve, site: Any) -> None:
+    async with serve() as web:
+        with sqlite3.connect(site.store / "mistify.db") as database:
+            database.execute("ALTER TABLE jobs RENAME TO gone")
+        assert (await web.get("/readyz")).status_code >= 500
+        assert (await web.get("/healthz")).status_code == 200
+        with sqlite3.connect(site.store / "mistify.db") as database:
+            database.execute("ALTER TABLE gone RENAME TO jobs")
+        assert (await web.get("/readyz")).status_code == 200
 
 
 async def test_other_machines_need_a_token(site: Any) -> None:

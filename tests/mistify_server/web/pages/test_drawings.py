@@ -10,7 +10,7 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify_server.web.pages.goal_costs import costs_of
-from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, drawn
+from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, draw_tree
 from mistify_server.web.pages.plots import Point, front, plots_of
 
 GOALS = [
@@ -23,7 +23,7 @@ GOALS = [
 
 
 def test_every_goal_is_in_the_column_of_its_depth_behind_its_parent() -> None:
-    drawing = drawn(GOALS)
+    drawing = draw_tree(GOALS)
     places = {node.goal.id if node.goal else "": (node.x, node.y) for node in drawing.nodes}
     columns = {name: x / COLUMN for name, (x, _) in places.items()}
     assert columns == {"": 0, "half": 1, "third": 2, "quarter": 2, "small": 1, "stray": 1}
@@ -34,13 +34,13 @@ def test_every_goal_is_in_the_column_of_its_depth_behind_its_parent() -> None:
     assert drawing.height >= max(y for _, y in places.values()) + HEIGHT
 
 
-def test_a_path_of_many_goals_is_drawn_without_recursion() -> None:
+def test_a_path_of_many_goals_is_draw_tree_without_recursion() -> None:
     path = [Goal(f"g{n}", 0, {}, parent=f"g{n - 1}" if n else None) for n in range(5_000)]
-    assert len(drawn(path).nodes) == 5_001
+    assert len(draw_tree(path).nodes) == 5_001
 
 
-def test_without_goals_the_source_is_drawn() -> None:
-    assert [node.goal for node in drawn([]).nodes] == [None]
+def test_without_goals_the_source_is_draw_tree() -> None:
+    assert [node.goal for node in draw_tree([]).nodes] == [None]
 
 
 @pytest.mark.parametrize(("metric", "expected"), [(Metric.ACCURACY, ["a", "c"]), (Metric.MSE, ["b", "d"])])

@@ -1,0 +1,22 @@
+"""The services of a server, which gRPC and HTTP are faces of."""
+
+from dataclasses import dataclass
+
+from mistify_server.coordinator.service import TuningService
+from mistify_server.devices.service import DeviceService
+from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.jobs.service import PortingService
+from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.store.uploads import Uploads
+
+
+@dataclass(frozen=True)
+class Services:
+    """The services of a server, and the jobs that it runs."""
+
+    porting: PortingService
+    tuning: TuningService
+    devices: DeviceService
+    uploads: Uploads
+    models: ModelRepository
+    jobs: RunningJobs

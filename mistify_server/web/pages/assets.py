@@ -1,0 +1,39 @@
+"""Routes of the files that pages need: their own, and the library that draws plots."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.responses import FileResponse
+
+from mistify.errors import ErrorCode, MistifyError
+
+_STATIC: Final = Path(__file__).parent.parent / "static"
+
+#: The pages' own files.
+_ASSETS: Final = {path.name: path for path in _STATIC.iterdir()}
+
+
+def asset_routes() -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/static/plotly.js", response_class=FileResponse)
+    async def plotly() -> FileResponse:
+        return FileResponse(_plotly(), headers={"cache-control": "private, max-age=86400"})
+
+    @router.get("/static/{name}", response_class=FileResponse)
+    async def asset(name: str) -> FileResponse:
+        if name not in _ASSETS:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'there is no file "{name}"')
+        return FileResponse(_ASSETS[name], headers={"cache-control": "no-cache"})
+
+    return router
+
+
+def _plotly() -> Path:
+    spec = find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
+    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
