@@ -60,7 +60,7 @@ class TuningOutcome:
 
     @property
     def forgotten(self) -> str:
-        """The loss on the examples to keep, in words; empty if there is none that matters."""
+        """The knowledge of the examples to keep that was lost, in words; empty if none was."""
         return "" if self.knew is None or self.knows is None else self.knew.forgotten(self.knows)
 
 
