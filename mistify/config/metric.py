@@ -55,6 +55,10 @@ class Metric(StrEnum):
         metric._name_, metric._value_ = value.upper(), value
         return cast(Metric, cls._value2member_map_.setdefault(value, metric))
 
+    def __reduce_ex__(self, protocol: object) -> tuple[type["Metric"], tuple[str]]:
+        """Return how a copy or a pickle is made: by the value. Python 3.11.2 would look for the name."""
+        return Metric, (self.value,)
+
     @property
     def plugged_in(self) -> bool:
         """True if it is none of Mistify's own."""
