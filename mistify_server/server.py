@@ -39,6 +39,7 @@ from mistify_server.api.porting import PortingServicer
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import MEMORY, IndexStorage
+from mistify_server.devices.fleet import Fleet
 from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -177,6 +178,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
         tasks = [
             asyncio.create_task(services.tuning.watch_leases()),
             asyncio.create_task(_collect_uploads(services.uploads)),
+            asyncio.create_task(services.fleet.keep_written()),
         ]
         try:
             if settings.resume:
@@ -211,7 +213,9 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
                 store, jobs, resolver, BatchInspector(engine), max_goals=settings.max_goals
             )
             devices = DeviceService(store.devices, store.jobs)
-            yield Services(porting, tuning, devices, uploads, models, jobs)
+            fleet = Fleet(store.fleet)
+            yield Services(porting, tuning, devices, fleet, uploads, models, jobs)
+            fleet.write()
 
 
 @asynccontextmanager
@@ -258,7 +262,7 @@ def _grpc_server(services: Services, health_service: Any, token: str | None) -> 
     server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
     porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting), server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
-    devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices), server)  # type: ignore[no-untyped-call]
+    devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices, services.fleet), server)  # type: ignore[no-untyped-call]
     files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server

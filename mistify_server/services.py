@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mistify_server.coordinator.service import TuningService
+from mistify_server.devices.fleet import Fleet
 from mistify_server.devices.service import DeviceService
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
@@ -17,6 +18,7 @@ class Services:
     porting: PortingService
     tuning: TuningService
     devices: DeviceService
+    fleet: Fleet
     uploads: Uploads
     models: ModelRepository
     jobs: RunningJobs

@@ -117,3 +117,61 @@ class DeviceSetting(_message.Message):
     p90_error: float
     watts: float
     def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ..., watts: _Optional[float] = ...) -> None: ...
+
+class DeviceStatus(_message.Message):
+    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch")
+    class TargetsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ProblemsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_MS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SWITCH_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    job_id: str
+    goal_id: str
+    branch: int
+    branches: int
+    latency_ms: float
+    expected_ms: float
+    idle: bool
+    fits: bool
+    reason: str
+    targets: _containers.ScalarMap[str, str]
+    problems: _containers.ScalarMap[str, str]
+    last_switch: LastSwitch
+    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ...) -> None: ...
+
+class LastSwitch(_message.Message):
+    __slots__ = ("unix_ms", "previous", "reason")
+    UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    unix_ms: int
+    previous: int
+    reason: str
+    def __init__(self, unix_ms: _Optional[int] = ..., previous: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ReportStatusResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

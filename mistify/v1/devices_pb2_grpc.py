@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DevicesStub:
-    """Devices that goals can name: measured by themselves, predicted by the server.
+    """Devices that goals can name, measured by themselves and predicted by the server; and those that run packages.
     """
 
     def __init__(self, channel):
@@ -50,10 +50,15 @@ class DevicesStub:
                 request_serializer=mistify_dot_v1_dot_devices__pb2.ListDevicesRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_devices__pb2.ListDevicesResponse.FromString,
                 _registered_method=True)
+        self.ReportStatus = channel.unary_unary(
+                '/mistify.v1.Devices/ReportStatus',
+                request_serializer=mistify_dot_v1_dot_devices__pb2.DeviceStatus.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_devices__pb2.ReportStatusResponse.FromString,
+                _registered_method=True)
 
 
 class DevicesServicer:
-    """Devices that goals can name: measured by themselves, predicted by the server.
+    """Devices that goals can name, measured by themselves and predicted by the server; and those that run packages.
     """
 
     def RegisterDevice(self, request, context):
@@ -78,6 +83,13 @@ class DevicesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportStatus(self, request, context):
+        """Says what a device runs; what it said before is forgotten.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DevicesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +108,11 @@ def add_DevicesServicer_to_server(servicer, server):
                     request_deserializer=mistify_dot_v1_dot_devices__pb2.ListDevicesRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_devices__pb2.ListDevicesResponse.SerializeToString,
             ),
+            'ReportStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportStatus,
+                    request_deserializer=mistify_dot_v1_dot_devices__pb2.DeviceStatus.FromString,
+                    response_serializer=mistify_dot_v1_dot_devices__pb2.ReportStatusResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'mistify.v1.Devices', rpc_method_handlers)
@@ -105,7 +122,7 @@ def add_DevicesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Devices:
-    """Devices that goals can name: measured by themselves, predicted by the server.
+    """Devices that goals can name, measured by themselves and predicted by the server; and those that run packages.
     """
 
     @staticmethod
@@ -179,6 +196,33 @@ class Devices:
             '/mistify.v1.Devices/ListDevices',
             mistify_dot_v1_dot_devices__pb2.ListDevicesRequest.SerializeToString,
             mistify_dot_v1_dot_devices__pb2.ListDevicesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Devices/ReportStatus',
+            mistify_dot_v1_dot_devices__pb2.DeviceStatus.SerializeToString,
+            mistify_dot_v1_dot_devices__pb2.ReportStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

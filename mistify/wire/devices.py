@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from mistify.costs.devices import Device, DeviceTable, Setting
 from mistify.costs.operators import OperatorKind
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.fleet import DeviceStatus
 from mistify.parsing.validation import unknown_name
 from mistify.v1 import devices_pb2 as pb
 from mistify.wire.messages import Converter
@@ -51,6 +52,16 @@ def device_from_proto(message: pb.Device) -> Device:
         settings=tuple(_CONVERTER.from_message(setting, Setting) for setting in message.settings),
         registered=datetime.fromtimestamp(message.registered_unix_ms / 1000, UTC),
     )
+
+
+def status_to_proto(status: DeviceStatus) -> pb.DeviceStatus:
+    """Return the status of a device as a message."""
+    return _CONVERTER.to_message(status, pb.DeviceStatus)
+
+
+def status_from_proto(message: pb.DeviceStatus) -> DeviceStatus:
+    """Return the status of a message."""
+    return _CONVERTER.from_message(message, DeviceStatus)
 
 
 def _unknown_operation(place: str, name: str) -> MistifyError:

@@ -1,8 +1,9 @@
-"""The daemon's config `monitor.toml`: targets, policy, and the server for new packages and reports."""
+"""The daemon's config `monitor.toml`: targets, policy, and the servers for new packages and reports."""
 
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import parse_batch
 from mistify.errors import Problem, invalid_config
+from mistify.fleet import LONGEST_NAME
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify.tokens import read_token
 from mistify.wire.address import is_address
@@ -77,8 +79,29 @@ class ReportingConfig(ServerConfig):
     quiet: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])
 
 
+def _check_name(name: str) -> str:
+    if 0 < len(name) <= LONGEST_NAME:
+        return name
+    expected = f"1 to {LONGEST_NAME} characters"
+    raise InvalidValue(f"{len(name)} characters", expected, "leave it out for the name of the host")
+
+
+class FleetConfig(ServerConfig):
+    """Settings for reports of what this device runs, which the server shows on the page of the fleet.
+
+    Attributes:
+        name: the device's own name in the fleet.
+        every: seconds between two reports where nothing changes; the server hears of changes at once.
+    """
+
+    name: Annotated[str, AfterValidator(_check_name)] = Field(
+        default_factory=gethostname, description="a name of this device alone", examples=["kitchen-7"]
+    )
+    every: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
+
+
 #: The tables of the config that name a server.
-_SERVER_TABLES: Final = ("replacement", "reporting")
+_SERVER_TABLES: Final = ("replacement", "reporting", "fleet")
 
 
 class MonitorConfig(Settings):
@@ -89,7 +112,8 @@ class MonitorConfig(Settings):
         targets: the limits to keep to; `mistify target` overrides them.
         policy: name and settings of the policy.
         replacement: settings of the background path; without them, no new package is requested.
-        reporting: settings of the reports; without them, no latencies are reported to the server.
+        reporting: settings of the reports of latencies; without them, none are reported to the server.
+        fleet: settings of the reports of what runs; without them, the server does not know of this device.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -99,6 +123,7 @@ class MonitorConfig(Settings):
     )
     replacement: ReplacementConfig | None = None
     reporting: ReportingConfig | None = None
+    fleet: FleetConfig | None = None
 
     def make_policy(self) -> Policy:
         """Return a new policy, as configured.
@@ -161,9 +186,8 @@ def _with_server(content: Mapping[str, object], server: str | None, source: str)
         return dict(content)
     tables = {name: table for name in _SERVER_TABLES if isinstance(table := content.get(name), dict)}
     if not tables:
-        problem = Problem(
-            "replacement", "nothing", "a table with a goal", "add it, or reporting, or leave out --server"
-        )
+        names = ", ".join(_SERVER_TABLES)
+        problem = Problem(names, "nothing", "one of these tables", "add one, or leave out --server")
         raise invalid_config([problem], source)
     return {**content, **{name: {**table, "server": server} for name, table in tables.items()}}
 

@@ -14,8 +14,10 @@ from typing import Final
 from mistify.costs.catalogue import HOST
 from mistify.errors import MistifyError
 from mistify.files import write_json
+from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import MonitorConfig, goal_template
+from mistify_client.monitor.fleet import FleetReports
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
 from mistify_client.monitor.replacement.background import Background
 from mistify_client.monitor.replacement.candidate import read_examples
@@ -67,6 +69,8 @@ class Monitor:
         self._state = MonitorState.of(package)
         self._background: Background | None = None
         self._reporting: Reporting | None = None
+        self._fleet: FleetReports | None = None
+        self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
         self._short_since: float | None = None
@@ -97,6 +101,8 @@ class Monitor:
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
                 self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
+            if self._fleet is not None:
+                self._fleet.observe(now, outcome, self._last_switch)
         self._write_status(now)
 
     def reload(self) -> None:
@@ -111,12 +117,12 @@ class Monitor:
 
     def close(self) -> None:
         """End the threads; the next daemon continues their work."""
-        for path in (self._background, self._reporting):
+        for path in (self._background, self._reporting, self._fleet):
             if path is not None:
                 path.stop()
 
     def _configure(self, config: MonitorConfig) -> None:
-        asks, reports = config.replacement, config.reporting
+        asks, reports, fleet = config.replacement, config.reporting, config.fleet
         template = None if asks is None else goal_template(asks.goal)
         if asks is not None and asks.examples is not None:
             # Examples that do not fit are reported now, not when a new package has to be compared on them.
@@ -124,12 +130,15 @@ class Monitor:
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
         self.close()
-        self._config, self._foreground, self._background, self._reporting = config, foreground, None, None
+        self._config, self._foreground = config, foreground
+        self._background = self._reporting = self._fleet = None
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
             self._background = Background(self._package, self._state, asks, template, self._journal)
         if reports is not None:
             self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)
+        if fleet is not None:
+            self._fleet = FleetReports(fleet, self._journal)
 
     def _refresh_targets(self) -> None:
         before = self._targets.current
@@ -149,6 +158,9 @@ class Monitor:
         figures = {"branch": decision.branch, "ratio": round(situation.ratio, 4), "fits": decision.fits}
         if outcome.switched:
             self._journal.note("switch", decision.reason, previous=situation.branch, **figures)
+            self._last_switch = LastSwitch(
+                round(time.time() * 1000), situation.branch, decision.reason[:LONGEST_REASON]
+            )
         elif self._outcome is None or self._outcome.decision.fits != decision.fits:
             self._journal.note("stay", decision.reason, **figures)
 

@@ -1,9 +1,10 @@
-"""The client of the devices service: register a device, report latencies, list devices."""
+"""The client of the devices service: register a device, report latencies and what runs, list devices."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 from mistify.costs.devices import Device, DeviceTable
+from mistify.fleet import DeviceStatus
 from mistify.parsing.quantities import format_time
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
@@ -71,6 +72,16 @@ class DevicesClient(ServiceClient):
         call = self._connection.call
         answer = retried(lambda: call(self._stub.ReportLatency, request, LIST_SECONDS), self._backoff)
         return Refinement(taken_ms, answer.predicted_ms, answer.factor)
+
+    def report_status(self, status: DeviceStatus) -> None:
+        """Report what a device runs, in place of what it reported before.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, the server has too many
+                devices.
+        """
+        request, call = wire.status_to_proto(status), self._connection.call
+        retried(lambda: call(self._stub.ReportStatus, request, LIST_SECONDS), self._backoff)
 
     def devices(self) -> list[Device]:
         """Return all devices, sorted by name."""

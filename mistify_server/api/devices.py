@@ -5,14 +5,16 @@ from typing import Any
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1 import devices_pb2_grpc
 from mistify.wire import devices as wire
+from mistify_server.devices.fleet import Fleet
 from mistify_server.devices.service import DeviceService
 
 
 class DevicesServicer(devices_pb2_grpc.DevicesServicer):
-    """Adapter from gRPC to the service."""
+    """Adapter from gRPC to the services."""
 
-    def __init__(self, service: DeviceService) -> None:
+    def __init__(self, service: DeviceService, fleet: Fleet) -> None:
         self._service = service
+        self._fleet = fleet
 
     async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
         """Keep a device."""
@@ -31,3 +33,8 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     ) -> pb.ListDevicesResponse:
         """Show all devices."""
         return pb.ListDevicesResponse(devices=map(wire.device_to_proto, self._service.devices()))
+
+    async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
+        """Take what a device runs."""
+        self._fleet.report(wire.status_from_proto(request))
+        return pb.ReportStatusResponse()

@@ -10,10 +10,12 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.files import try_lock
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
+from mistify_server.store.fleet import FleetStore
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.models import ModelStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
+from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore, SqlModelStore
 from mistify_server.store.sql.migrations.migrate import is_outdated, make_shrinkable, migrate
 from mistify_server.store.sql.tuning import SqlTuningStore
@@ -35,12 +37,14 @@ _PRIVATE = 0o700
 class Store:
     """An open store: jobs, names of models, devices, tuning with peers, artifacts, and the logs of workers.
 
-    `weights` are the files of tuned weights, apart from `artifacts` since they do not stay.
+    `devices` are measured ones, `fleet` those that report what they run. `weights` are the files
+    of tuned weights, apart from `artifacts` since they do not stay.
     """
 
     jobs: JobStore
     models: ModelStore
     devices: DeviceStore
+    fleet: FleetStore
     tuning: TuningStore
     artifacts: Artifacts
     weights: Artifacts
@@ -67,6 +71,7 @@ def open_store(directory: Path) -> Iterator[Store]:
             jobs=SqlJobStore(database),
             models=SqlModelStore(database),
             devices=SqlDeviceStore(database),
+            fleet=SqlFleetStore(database),
             tuning=SqlTuningStore(database),
             artifacts=artifacts_of(directory),
             weights=Artifacts(directory / _WEIGHTS),

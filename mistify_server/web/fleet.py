@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from mistify.costs.devices import Device
-from mistify_server.coordinator.service import TuningService
-from mistify_server.devices.service import DeviceService
-from mistify_server.planning.lookup.models import ModelRepository
+from mistify.fleet import DeviceReport
+from mistify_server.devices.fleet import MOST_DEVICES_PER_PAGE
+from mistify_server.services import Services
+from mistify_server.web.jobs import PageToken
 from mistify_server.web.problems import responses
 
 
@@ -24,24 +25,40 @@ class GroupModel(BaseModel):
     settings: Mapping[str, Any]
 
 
-def fleet_routes(models: ModelRepository, devices: DeviceService, tuning: TuningService) -> APIRouter:
+class FleetPage(BaseModel):
+    """Devices that run packages, by name."""
+
+    devices: list[DeviceReport]
+    next_page_token: str
+
+
+def fleet_routes(services: Services) -> APIRouter:
     """Return the routes over the services."""
     router = APIRouter(prefix="/v1", tags=["fleet"])
 
     @router.get("/models", responses=dict(responses()))
     async def model_names() -> list[str]:
         """List the models that configs can name, beside those of files and of libraries."""
-        return await asyncio.to_thread(models.all_names)
+        return await asyncio.to_thread(services.models.all_names)
 
     @router.get("/devices", responses=dict(responses()))
     async def measured_devices() -> list[Device]:
         """List the devices that were measured."""
-        return await asyncio.to_thread(devices.devices)
+        return await asyncio.to_thread(services.devices.devices)
+
+    @router.get("/fleet", responses=dict(responses()))
+    async def fleet(
+        page_size: Annotated[int, Query(ge=1, le=MOST_DEVICES_PER_PAGE, description="The most")] = 100,
+        page_token: PageToken = "",
+    ) -> FleetPage:
+        """List the devices that run packages, with what their monitors have said last, by name."""
+        reports, token = services.fleet.page(page_size, page_token)
+        return FleetPage(devices=list(reports), next_page_token=token)
 
     @router.get("/groups", responses=dict(responses()))
     async def groups() -> list[GroupModel]:
         """List the groups of devices that tune together."""
-        kept = await asyncio.to_thread(tuning.groups)
+        kept = await asyncio.to_thread(services.tuning.groups)
         return [
             GroupModel(
                 name=group.name,

@@ -11,6 +11,7 @@ from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, label, quality, shares
 from mistify.jobs.report import outcome
 from mistify.parsing.quantities import format_bytes
+from mistify.wording import counted
 
 
 def render(name: str, **shown: object) -> str:
@@ -34,6 +35,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "counted": counted,
         "bytes": lambda size: format_bytes(float(size), 3),
         "moment": _moment,
         "outcome": outcome,

@@ -2,12 +2,14 @@
 
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
+import queue
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesServicer, add_DevicesServicer_to_server
+from mistify.wire import devices as wire
 from tests.mistify_client.conftest import PortingFake
 
 
@@ -15,12 +17,17 @@ class Devices(DevicesServicer):
     """Predicts 0.5 ms for everything on any device; or refuses."""
 
     def __init__(self):
-        self.reports, self.error = [], None
+        self.reports, self.statuses, self.error = [], queue.Queue(), None
 
     def ReportLatency(self, request, context):
         self._refuse(context)
         self.reports.append((request.device, request.job_id, request.goal_id, request.median_ms))
         return pb.ReportLatencyResponse(predicted_ms=0.5, factor=1.25)
+
+    def ReportStatus(self, request, context):
+        self._refuse(context)
+        self.statuses.put(wire.status_from_proto(request))
+        return pb.ReportStatusResponse()
 
     def _refuse(self, context):
         if self.error is not None:

@@ -183,6 +183,15 @@ class EventRow(Table):
     body: Mapped[dict[str, object]]
 
 
+class FleetRow(Table):
+    """What a device has said last (`DeviceStatus`), and when."""
+
+    __tablename__ = "fleet"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    status: Mapped[dict[str, object]]
+    seen_unix_ms: Mapped[int] = mapped_column(index=True)
+
+
 class DeviceRow(Table):
     """A measured device (`Device`), its measurements (`DeviceTable`), and its profiles.
 

@@ -1,9 +1,9 @@
 """Routes of the pages."""
 
 import asyncio
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from mistify.costs.formats import AxisFormat
@@ -11,14 +11,14 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job
 from mistify.jobs.part import GoalSelection
 from mistify.jobs.report import longest_first, report
-from mistify_server.coordinator.service import TuningService
-from mistify_server.devices.service import DeviceService
-from mistify_server.jobs.service import PortingService
-from mistify_server.web.jobs import GOALS_PER_PAGE
+from mistify_server.services import Services
+from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.rendering import render
+
+_DEVICES_PER_PAGE: Final = 100
 
 #: A config to start from.
 _EXAMPLE: Final = """\
@@ -34,22 +34,21 @@ _EXAMPLE: Final = """\
 """
 
 
-def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningService) -> APIRouter:
+def page_routes(services: Services) -> APIRouter:
     """Return the routes over the services."""
+    porting = services.porting
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     def page(request: Request, name: str, **shown: Any) -> HTMLResponse:
         return HTMLResponse(render(name, path=request.url.path, base_url=str(request.base_url), **shown))
 
     @router.get("/")
-    async def jobs(request: Request, page_token: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
+    async def jobs(request: Request, page_token: PageToken = "") -> HTMLResponse:
         parts, token = await porting.jobs(50, page_token, GoalSelection())
         return page(request, "jobs.html", parts=parts, next_page_token=token)
 
     @router.get("/jobs/{job_id}")
-    async def job(
-        request: Request, job_id: str, page_token: Annotated[str, Query(max_length=200)] = ""
-    ) -> HTMLResponse:
+    async def job(request: Request, job_id: str, page_token: PageToken = "") -> HTMLResponse:
         part = await porting.part(job_id, GoalSelection(page_size=GOALS_PER_PAGE, page_token=page_token))
         plots = await asyncio.to_thread(plots_of, part.job)
         return page(
@@ -84,10 +83,17 @@ def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningS
         return page(request, "submit.html", example=_EXAMPLE)
 
     @router.get("/fleet")
-    async def fleet(request: Request) -> HTMLResponse:
-        known = await asyncio.to_thread(devices.devices)
-        groups = await asyncio.to_thread(tuning.groups)
-        return page(request, "fleet.html", devices=known, groups=groups)
+    async def fleet(request: Request, page_token: PageToken = "") -> HTMLResponse:
+        reports, token = services.fleet.page(_DEVICES_PER_PAGE, page_token)
+        return page(
+            request,
+            "fleet.html",
+            reports=reports,
+            summary=services.fleet.summary(),
+            next_page_token=token,
+            devices=await asyncio.to_thread(services.devices.devices),
+            groups=await asyncio.to_thread(services.tuning.groups),
+        )
 
     @router.get("/login")
     async def login(request: Request) -> HTMLResponse:

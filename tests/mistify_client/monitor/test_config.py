@@ -66,7 +66,9 @@ def test_the_example_is_one():
 def test_a_server_takes_the_place_of_the_configs(write):
     assert load_config(write(REPLACEMENT), "other:1").replacement.server == "other:1"
     assert load_config(write(REPORTING), "other:1").reporting.server == "other:1"
-    with pytest.raises(MistifyError, match="replacement: got nothing; expected a table with a goal"):
+    with pytest.raises(
+        MistifyError, match="replacement, reporting, fleet: got nothing; expected one of these tables"
+    ):
         load_config(write(""), "other:1")
 
 

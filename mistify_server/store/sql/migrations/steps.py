@@ -149,6 +149,15 @@ def name_targets(connection: Connection) -> None:
     _change_json(connection, "batches", "plan", change)
 
 
+def add_fleet(connection: Connection) -> None:
+    """Make the table of what devices report."""
+    connection.execute(
+        "CREATE TABLE fleet (name VARCHAR NOT NULL, status JSON NOT NULL, seen_unix_ms INTEGER NOT NULL, "
+        "PRIMARY KEY (name))"
+    )
+    connection.execute("CREATE INDEX ix_fleet_seen_unix_ms ON fleet (seen_unix_ms)")
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -158,6 +167,7 @@ STEPS: tuple[Step, ...] = (
     add_efficiency,  # to 16
     tell_validation_from_test_data,  # to 17
     name_targets,  # to 18
+    add_fleet,  # to 19
 )
 
 

@@ -1,0 +1,130 @@
+"""What the monitors of devices say of them: the package and branch that run, how fast, and why (paper 6)."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from mistify.errors import Problem, invalid_config
+
+#: Of a name, in characters.
+LONGEST_NAME: Final = 200
+
+#: Of a reason, in characters; a monitor cuts what is longer.
+LONGEST_REASON: Final = 1_000
+
+#: Targets, or problems, of one device.
+_MOST_ENTRIES: Final = 50
+
+
+@dataclass(frozen=True)
+class LastSwitch:
+    """The last change from one branch to another.
+
+    Attributes:
+        unix_ms: when, by the device's clock, in milliseconds since 1970.
+        previous: the number of the branch before.
+        reason: why, in words.
+    """
+
+    unix_ms: int
+    previous: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """The state of a device, as its monitor sees it.
+
+    Attributes:
+        name: of the device in its fleet.
+        job_id: the job of the package that it runs.
+        goal_id: the goal of that package.
+        branch: the number of the branch that runs.
+        branches: how many the package has, 1 without any.
+        latency_ms: of one inference, by those of the last seconds.
+        expected_ms: the same on an otherwise idle device.
+        idle: whether no inference ran lately; the latency is then that of the last ones.
+        fits: whether the branch keeps to the targets.
+        reason: why the branch runs, in words.
+        targets: texts with units, by name.
+        problems: texts, by the part of the monitor that has them.
+        last_switch: None if there was none since the monitor started.
+    """
+
+    name: str
+    job_id: str
+    goal_id: str
+    branch: int
+    branches: int
+    latency_ms: float
+    expected_ms: float
+    idle: bool
+    fits: bool
+    reason: str
+    targets: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    last_switch: LastSwitch | None = None
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """What a device has said last, and when the server heard it."""
+
+    status: DeviceStatus
+    seen: datetime
+
+
+@dataclass(frozen=True)
+class FleetSummary:
+    """Numbers of devices that have reported.
+
+    Attributes:
+        devices: all of them.
+        missing: those that do not keep to their targets.
+    """
+
+    devices: int
+    missing: int
+
+
+def check_status(status: DeviceStatus) -> None:
+    """Check a status that comes from elsewhere.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem.
+    """
+    problems = list(_problems(status))
+    if problems:
+        raise invalid_config(problems, f'the status of the device "{status.name[:LONGEST_NAME]}"')
+
+
+def _problems(status: DeviceStatus) -> Iterator[Problem]:
+    for place in ("name", "job_id", "goal_id"):
+        text = getattr(status, place)
+        if not 0 < len(text) <= LONGEST_NAME:
+            expected = f"1 to {LONGEST_NAME} characters"
+            yield Problem(place, f"{len(text)} characters", expected, "give the device a name of its own")
+    if not 0 <= status.branch < status.branches:
+        expected = f"a number from 0 to {status.branches - 1}"
+        yield Problem("branch", str(status.branch), expected, "report a branch that the package has")
+    for place in ("latency_ms", "expected_ms"):
+        value = getattr(status, place)
+        if not (math.isfinite(value) and value > 0):
+            yield Problem(place, f"{value:g}", "a positive number of milliseconds", "measure it again")
+    if status.last_switch is not None and status.last_switch.unix_ms < 0:
+        value = str(status.last_switch.unix_ms)
+        yield Problem("last_switch.unix_ms", value, "milliseconds since 1970", "set the device's clock")
+    for place, texts in _texts(status):
+        if len(texts) > _MOST_ENTRIES or any(len(text) > LONGEST_REASON for text in texts):
+            expected = f"at most {_MOST_ENTRIES} texts of at most {LONGEST_REASON:,} characters"
+            yield Problem(place, "more", expected, "cut them")
+
+
+def _texts(status: DeviceStatus) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "reason", (status.reason,)
+    if status.last_switch is not None:
+        yield "last_switch.reason", (status.last_switch.reason,)
+    for place, texts in (("targets", status.targets), ("problems", status.problems)):
+        yield place, (*texts, *texts.values())

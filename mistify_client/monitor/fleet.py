@@ -1,0 +1,124 @@
+"""Reports to the server of what this device runs, for the page of the fleet."""
+
+import threading
+from collections.abc import Mapping
+
+from mistify.errors import MistifyError
+from mistify.fleet import LONGEST_REASON, DeviceStatus, LastSwitch
+from mistify_client.monitor.config import FleetConfig
+from mistify_client.monitor.foreground import IntervalOutcome
+from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.status import targets
+from mistify_client.rpc.devices import DevicesClient
+from mistify_client.rpc.retry import Backoff
+
+_ABOUT = "fleet"
+
+
+class FleetReports:
+    """Sender of the newest status: at once when something has changed, and regularly.
+
+    A thread sends one status at a time, so that a slow server gets fewer. If the server is away, the thread
+    waits for it, and then sends the status that is the newest.
+
+    Args:
+        config: settings of the reports.
+        journal: the log for problems.
+        retry: the time to wait after a failure; the number of attempts is not limited.
+    """
+
+    def __init__(self, config: FleetConfig, journal: Journal, *, retry: Backoff = RETRY) -> None:
+        self._config = config
+        self._journal = journal
+        self._access = ServerAccess(config, DevicesClient, retry)
+        self._thread: threading.Thread | None = None
+        self._newest: DeviceStatus | None = None
+        self._reported: DeviceStatus | None = None
+        self._reported_at = float("-inf")
+
+    def observe(self, now: float, outcome: IntervalOutcome, last_switch: LastSwitch | None) -> None:
+        """Report the status if it is time to; called in each interval.
+
+        Args:
+            now: seconds of the monotonic clock.
+            outcome: the present decision.
+            last_switch: the last change of the branch.
+        """
+        self._newest = device_status(self._config.name, outcome, last_switch, self._journal.problems)
+        changed = self._reported is None or _state(self._newest) != _state(self._reported)
+        busy = self._thread is not None and self._thread.is_alive()
+        if busy or not (changed or now - self._reported_at >= self._config.every):
+            return
+        self._reported, self._reported_at = self._newest, now
+        self._thread = threading.Thread(target=self._work, name="mistify-fleet", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancel a running report."""
+        self._access.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        failures = 0
+        while not self._access.stopped and not self._report():
+            failures += 1
+            self._access.wait(failures)
+
+    def _report(self) -> bool:
+        """Send the newest status; return False if it has to be tried again."""
+        status = self._newest
+        if status is None:
+            return True
+        try:
+            with self._access.connected() as client:
+                client.report_status(status)
+        except (MistifyError, OSError) as error:
+            if not self._access.stopped:
+                self._journal.problem(_ABOUT, str(error))
+            return not passes(error)
+        self._journal.problem(_ABOUT, None)
+        return True
+
+
+def _state(status: DeviceStatus) -> tuple[object, ...]:
+    """Return what does not change from one inference to the next."""
+    return (
+        status.job_id,
+        status.goal_id,
+        status.branch,
+        status.fits,
+        status.targets,
+        status.problems,
+        status.last_switch,
+    )
+
+
+def device_status(
+    name: str, outcome: IntervalOutcome, last_switch: LastSwitch | None, problems: Mapping[str, str]
+) -> DeviceStatus:
+    """Return the status of a device.
+
+    Args:
+        name: of the device in its fleet.
+        outcome: the present decision.
+        last_switch: the last change of the branch.
+        problems: texts, by the part of the monitor that has them.
+    """
+    branch, situation = outcome.decision.branch, outcome.situation
+    return DeviceStatus(
+        name=name,
+        job_id=outcome.manifest.job,
+        goal_id=outcome.manifest.goal,
+        branch=branch,
+        branches=len(outcome.predicted_ms),
+        latency_ms=outcome.predicted_ms[branch],
+        expected_ms=situation.branches[branch].latency_ms,
+        idle=situation.idle,
+        fits=outcome.decision.fits,
+        reason=outcome.decision.reason[:LONGEST_REASON],
+        targets={target: str(limit) for target, limit in targets(situation.targets).items()},
+        problems={about: problem[:LONGEST_REASON] for about, problem in problems.items() if about != _ABOUT},
+        last_switch=last_switch,
+    )

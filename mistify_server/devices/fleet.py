@@ -1,0 +1,96 @@
+"""The fleet, without the wire: what devices have said of themselves, and when."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, check_status
+from mistify_server.store.fleet import FleetStore
+
+#: Devices of one server.
+MOST_DEVICES: Final = 100_000
+
+#: Devices of one page.
+MOST_DEVICES_PER_PAGE: Final = 1_000
+
+#: How long a device that says nothing any more is shown.
+REMEMBERED: Final = timedelta(days=30)
+
+#: How often reports are written: each device sends one a minute, and a commit waits for the disk.
+_WRITE_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Fleet:
+    """The last report of each device, in memory; the store follows within seconds."""
+
+    def __init__(self, store: FleetStore, now: Callable[[], datetime] = _now) -> None:
+        self._store = store
+        self._now = now
+        self._reports = {report.status.name: report for report in store.all()}
+        self._unwritten: dict[str, DeviceReport] = {}
+
+    def report(self, status: DeviceStatus) -> None:
+        """Take what a device says in place of what it said before.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, there are too many.
+        """
+        check_status(status)
+        if status.name not in self._reports and len(self._reports) >= MOST_DEVICES:
+            raise MistifyError(
+                ErrorCode.NO_ROOM,
+                f"{MOST_DEVICES:,} devices report to this server, as many as it takes; use another one for "
+                f'"{status.name}"',
+            )
+        report = DeviceReport(status, self._now())
+        self._reports[status.name] = self._unwritten[status.name] = report
+
+    def page(self, size: int, after: str = "") -> tuple[Sequence[DeviceReport], str]:
+        """Return devices by name, after a name, and the last of them; empty after the last page."""
+        names = sorted(name for name in self._reports if name > after)
+        shown = [self._reports[name] for name in islice(names, size)]
+        return shown, shown[-1].status.name if len(names) > size else ""
+
+    def summary(self) -> FleetSummary:
+        """Count the devices."""
+        missing = sum(not report.status.fits for report in self._reports.values())
+        return FleetSummary(len(self._reports), missing)
+
+    def write(self) -> None:
+        """Write what has come since the last time, and forget devices that have long been silent.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the store cannot be written; the next call writes it.
+        """
+        reports, self._unwritten = self._unwritten, {}
+        oldest = self._now() - REMEMBERED
+        silent = [name for name, report in self._reports.items() if report.seen < oldest]
+        try:
+            if reports:
+                self._store.put(reports.values())
+            if silent:
+                self._store.forget(oldest)
+        except MistifyError:
+            self._unwritten = {**reports, **self._unwritten}
+            raise
+        for name in silent:
+            self._reports.pop(name)
+
+    async def keep_written(self) -> None:
+        """Write every few seconds, until it is cancelled."""
+        while True:
+            await asyncio.sleep(_WRITE_SECONDS)
+            try:
+                self.write()
+            except MistifyError as error:
+                _log.warning("what devices have reported could not be written: %s", error)

@@ -1,0 +1,57 @@
+"""Reports of devices in SQLite."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pydantic import TypeAdapter
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.sqlite import insert
+from typing_extensions import override
+
+from mistify.fleet import DeviceReport, DeviceStatus
+from mistify_server.store.fleet import FleetStore
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.schema import FleetRow
+
+_STATUS = TypeAdapter(DeviceStatus)
+
+
+class SqlFleetStore(FleetStore):
+    """The table `fleet`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def all(self) -> list[DeviceReport]:
+        with self._database.read() as session:
+            return [
+                DeviceReport(
+                    _STATUS.validate_python(row.status), datetime.fromtimestamp(row.seen_unix_ms / 1000, UTC)
+                )
+                for row in session.scalars(select(FleetRow))
+            ]
+
+    @override
+    def put(self, reports: Iterable[DeviceReport]) -> None:
+        rows = [
+            {
+                "name": report.status.name,
+                "status": _STATUS.dump_python(report.status, mode="json"),
+                "seen_unix_ms": _unix_ms(report.seen),
+            }
+            for report in reports
+        ]
+        statement = insert(FleetRow)
+        changed = {column: statement.excluded[column] for column in ("status", "seen_unix_ms")}
+        with self._database.write() as session:
+            session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changed), rows)
+
+    @override
+    def forget(self, before: datetime) -> None:
+        with self._database.write() as session:
+            session.execute(delete(FleetRow).where(FleetRow.seen_unix_ms < _unix_ms(before)))
+
+
+def _unix_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,118 @@
+"""Reports of what a device runs to a service over real gRPC, by a monitor on a simulated clock."""
+
+from datetime import UTC, datetime
+from socket import gethostname
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.monitor.config import MonitorConfig
+from mistify_client.monitor.daemon import Monitor
+from mistify_client.monitor.sensing.sensors import SensorReading
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.runtime.statistics import Recorder
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import state_directory
+from tests.mistify_client.device_service import Devices, serve
+from tests.mistify_client.monitor.adapting import PATIENCE, Entries
+from tests.mistify_client.monitor.conftest import EXPECTED_MS
+
+
+class Site:
+    """A package with three branches under a monitor that reports; `step` lets seconds pass."""
+
+    def __init__(self, package):
+        self.devices = Devices()
+        self.server, self.address = serve(self.devices)
+        self.state = MonitorState.of(package)
+        self.state.directory.mkdir(parents=True)
+        self.switchboard = Switchboard.open(state_directory(package))
+        self.recorder = Recorder.open(state_directory(package), 3, self.switchboard.generation, 1)
+        self.entries, self.now = Entries(), 1000.0
+        fleet = {"server": self.address, "name": "kitchen-7", "every": "60s"}
+        config = MonitorConfig.model_validate({"targets": {"latency": "20ms"}, "fleet": fleet})
+        self.monitor = Monitor(
+            package,
+            lambda: config,
+            Journal(self.state.log, self.entries),
+            sensor=SensorReading,
+            clock=lambda: self.now,
+        )
+
+    def step(self, load, seconds=1):
+        """Let seconds pass in which inferences take `load` times as long as expected."""
+        for _ in range(seconds):
+            branch = max(self.switchboard.branch, 0)
+            for part in range(1, 9):
+                takes = EXPECTED_MS[branch] * load
+                self.recorder.record(self.now + part / 10, takes, takes, 0.0, branch=branch, batch=1)
+            self.now += 1
+            self.monitor.step()
+            self.settle()
+
+    def settle(self):
+        """Wait until nothing is being sent."""
+        thread = self.monitor._fleet._thread
+        if thread is not None:
+            thread.join(PATIENCE)
+
+    @property
+    def received(self):
+        """The statuses that have come since the last look."""
+        return [self.devices.statuses.get_nowait() for _ in range(self.devices.statuses.qsize())]
+
+
+@pytest.fixture
+def site(package):
+    site = Site(package)
+    yield site
+    site.monitor.close()
+    site.server.stop(None).wait()
+
+
+def test_a_change_is_reported_at_once_and_the_rest_once_a_minute(site):
+    site.step(1.0, 3)
+    (first,) = site.received
+    assert (first.name, first.goal_id, first.branches) == ("kitchen-7", "shipped", 3)
+    assert (first.branch, first.fits, first.targets) == (1, True, {"latency": "20ms"})
+    assert first.expected_ms == first.latency_ms == pytest.approx(EXPECTED_MS[1])
+    assert first.last_switch is None
+    site.step(1.0, 56)
+    assert site.received == []
+    site.step(1.0, 10)
+    assert len(site.received) == 1
+    before = datetime.now(UTC).timestamp()
+    site.step(3.0, 2)
+    *_, switched = site.received
+    assert (switched.branch, switched.last_switch.previous) == (0, 1)
+    assert switched.last_switch.reason == switched.reason
+    assert before <= switched.last_switch.unix_ms / 1000 <= datetime.now(UTC).timestamp()
+    assert switched.latency_ms == pytest.approx(3 * EXPECTED_MS[0], rel=0.1)
+
+
+def test_a_server_that_is_away_gets_the_newest_status_when_it_is_back(site):
+    site.server.stop(None).wait()
+    site.now += 1
+    site.monitor.step()
+    assert "no server answers" in site.entries.until(event="problem", about="fleet")["reason"]
+    site.server, _ = serve(site.devices, site.address)
+    status = site.devices.statuses.get(timeout=PATIENCE)
+    assert status.problems == {}
+    site.entries.until(event="recovered")
+
+
+def test_what_the_server_refuses_is_tried_again_at_the_next_report(site):
+    site.devices.error = MistifyError(ErrorCode.NO_ROOM, "too many devices")
+    site.step(1.0, 10)
+    assert site.entries.until(event="problem", about="fleet")["reason"] == "too many devices"
+    site.devices.error = None
+    site.step(1.0, 45)
+    assert site.received == []
+    site.step(1.0, 15)
+    assert len(site.received) == 1
+
+
+def test_the_name_of_the_host_is_the_name_unless_the_config_has_one():
+    config = MonitorConfig.model_validate({"fleet": {"server": "127.0.0.1:1"}})
+    assert config.fleet.name == gethostname()

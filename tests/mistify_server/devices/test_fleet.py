@@ -1,0 +1,179 @@
+"""What devices report: kept, listed, forgotten; and shown by a real server."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from markupsafe import escape
+from pydantic import TypeAdapter
+from typing_extensions import override
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, LastSwitch
+from mistify_client.rpc.devices import DevicesClient
+from mistify_server.devices import fleet as fleet_module
+from mistify_server.devices.fleet import Fleet
+from mistify_server.server import running_server
+from mistify_server.store.directory import Store, open_store
+from mistify_server.store.fleet import FleetStore
+
+STATUS = DeviceStatus(
+    name="kitchen-7",
+    job_id="20261125-120000-abcd",
+    goal_id="half",
+    branch=0,
+    branches=3,
+    latency_ms=4.5,
+    expected_ms=4.0,
+    idle=False,
+    fits=True,
+    reason="the best branch within the targets",
+    targets={"latency": "20ms"},
+    last_switch=LastSwitch(1_790_000_000_000, 1, "branch 1 would take 30ms"),
+)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 25, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def test_the_last_report_of_each_device_survives(tmp_path: Path) -> None:
+    clock = Clock()
+    with open_store(tmp_path) as store:
+        fleet = Fleet(store.fleet, clock)
+        fleet.report(replace(STATUS, fits=False))
+        fleet.report(replace(STATUS, name="attic", last_switch=None))
+        fleet.write()
+        clock.now += timedelta(minutes=1)
+        fleet.report(STATUS)
+        fleet.write()
+    with open_store(tmp_path) as store:
+        reports, following = Fleet(store.fleet, clock).page(10)
+    assert [report.status for report in reports] == [replace(STATUS, name="attic", last_switch=None), STATUS]
+    assert [report.seen for report in reports] == [clock.now - timedelta(minutes=1), clock.now]
+    assert following == ""
+
+
+def test_pages_are_by_name(store: Store) -> None:
+    fleet = Fleet(store.fleet)
+    for number in (3, 1, 5, 2, 4):
+        fleet.report(replace(STATUS, name=f"device-{number}", fits=number > 2))
+    seen, token = [], ""
+    while True:
+        reports, token = fleet.page(2, token)
+        seen += [report.status.name for report in reports]
+        if not token:
+            break
+    assert seen == [f"device-{number}" for number in range(1, 6)]
+    assert fleet.summary() == FleetSummary(devices=5, missing=2)
+
+
+def test_devices_that_are_silent_for_a_month_are_forgotten(store: Store) -> None:
+    clock = Clock()
+    fleet = Fleet(store.fleet, clock)
+    fleet.report(STATUS)
+    clock.now += timedelta(days=20)
+    fleet.report(replace(STATUS, name="attic"))
+    clock.now += timedelta(days=11)
+    fleet.write()
+    for known in (fleet, Fleet(store.fleet, clock)):
+        assert [report.status.name for report in known.page(10)[0]] == ["attic"]
+
+
+def test_what_cannot_be_written_is_written_later(store: Store) -> None:
+    class Full(FleetStore):
+        """A disk without room."""
+
+        full = True
+
+        @override
+        def all(self) -> list[DeviceReport]:
+            return store.fleet.all()
+
+        @override
+        def put(self, reports: Iterable[DeviceReport]) -> None:
+            if self.full:
+                raise MistifyError(ErrorCode.UNAVAILABLE, "no space left")
+            store.fleet.put(reports)
+
+        @override
+        def forget(self, before: datetime) -> None:
+            store.fleet.forget(before)
+
+    disk = Full()
+    fleet = Fleet(disk)
+    fleet.report(STATUS)
+    with pytest.raises(MistifyError, match="no space left"):
+        fleet.write()
+    fleet.report(replace(STATUS, name="attic"))
+    disk.full = False
+    fleet.write()
+    assert {report.status.name for report in store.fleet.all()} == {"kitchen-7", "attic"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "x" * 201}, "name"),
+        ({"goal_id": ""}, "goal_id"),
+        ({"branch": 3}, "branch"),
+        ({"branch": -1}, "branch"),
+        ({"latency_ms": float("nan")}, "latency_ms"),
+        ({"expected_ms": 0.0}, "expected_ms"),
+        ({"reason": "x" * 1_001}, "reason"),
+        ({"targets": {str(number): "1ms" for number in range(51)}}, "targets"),
+        ({"problems": {"package": "x" * 1_001}}, "problems"),
+        ({"last_switch": LastSwitch(-1, 0, "")}, "last_switch.unix_ms"),
+        ({"last_switch": LastSwitch(1, 0, "x" * 1_001)}, "last_switch.reason"),
+    ],
+)
+def test_a_status_that_cannot_be_is_refused(store: Store, changes: dict[str, Any], place: str) -> None:
+    fleet = Fleet(store.fleet)
+    with pytest.raises(MistifyError) as raised:
+        fleet.report(replace(STATUS, **changes))
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+    assert [problem.place for problem in raised.value.problems] == [place]
+    assert fleet.page(10) == ([], "")
+
+
+def test_only_so_many_devices_report_to_a_server(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_module, "MOST_DEVICES", 1)
+    fleet = Fleet(store.fleet)
+    fleet.report(STATUS)
+    with pytest.raises(MistifyError, match='use another one for "attic"') as raised:
+        fleet.report(replace(STATUS, name="attic"))
+    assert raised.value.code is ErrorCode.NO_ROOM
+    fleet.report(replace(STATUS, branch=2))
+    assert fleet.page(10)[0][0].status.branch == 2
+
+
+async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> None:
+    evil = '<script>alert("x")</script>'
+    status = replace(STATUS, name=evil, fits=False, problems={"package": "is damaged"})
+    async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
+        with DevicesClient(address) as client:
+            await asyncio.to_thread(client.report_status, status)
+            with pytest.raises(MistifyError, match="branch"):
+                await asyncio.to_thread(client.report_status, replace(STATUS, branch=9))
+        async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
+            listed = (await web.get("/v1/fleet")).json()
+            page = (await web.get("/fleet")).text
+    (device,) = listed["devices"]
+    assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
+    assert listed["next_page_token"] == ""
+    assert escape(evil) in page
+    assert evil not in page
+    assert "1 device, 1 of them beyond their targets" in page
+    assert "package: is damaged" in page
