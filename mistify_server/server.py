@@ -51,6 +51,7 @@ from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.services import Services
 from mistify_server.store.directory import UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
+from mistify_server.web.pages.report_page import report_page
 
 #: As the address for HTTP: it is not served.
 HTTP_OFF = "off"
@@ -260,7 +261,7 @@ async def _collect_uploads(uploads: Uploads) -> None:
 def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
     interceptors = [ErrorInterceptor(), *([TokenInterceptor(token)] if token else [])]
     server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
-    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting), server)  # type: ignore[no-untyped-call]
+    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting, report_page), server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices, services.fleet), server)  # type: ignore[no-untyped-call]
     files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]

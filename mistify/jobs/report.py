@@ -196,3 +196,10 @@ def judged_by(goal: Goal) -> str | None:
 def longest_first(spent: Mapping[str, float]) -> dict[str, float]:
     """Return seconds by activity, the longest first."""
     return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
+
+
+def time_shares(spent: Mapping[str, float]) -> dict[str, str]:
+    """Return the share of each activity in the time, the longest first, without those that round to 0%."""
+    total = sum(spent.values()) or 1.0
+    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in longest_first(spent).items()}
+    return {activity: share for activity, share in shares.items() if share != "0%"}

@@ -80,6 +80,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.FetchPackageRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.PackageChunk.FromString,
                 _registered_method=True)
+        self.FetchReport = channel.unary_stream(
+                '/mistify.v1.Porting/FetchReport',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.FetchReportRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.ReportChunk.FromString,
+                _registered_method=True)
 
 
 class PortingServicer:
@@ -150,6 +155,13 @@ class PortingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchReport(self, request, context):
+        """The job as it stands as a page of HTML that needs nothing from elsewhere, in pieces.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PortingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -197,6 +209,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.FetchPackage,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.FetchPackageRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.PackageChunk.SerializeToString,
+            ),
+            'FetchReport': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchReport,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.FetchReportRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.ReportChunk.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -443,6 +460,33 @@ class Porting:
             '/mistify.v1.Porting/FetchPackage',
             mistify_dot_v1_dot_porting__pb2.FetchPackageRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.PackageChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchReport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/mistify.v1.Porting/FetchReport',
+            mistify_dot_v1_dot_porting__pb2.FetchReportRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.ReportChunk.FromString,
             options,
             channel_credentials,
             insecure,

@@ -20,6 +20,7 @@ from mistify_client.files import output_directory
 from mistify_client.porting.follow import package_directory, show_result
 from mistify_client.porting.log import show_log
 from mistify_client.porting.printing import print_line
+from mistify_client.porting.report_files import REPORT_PAGE, fetch_report
 from mistify_client.rpc.porting import PortingClient
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
@@ -53,11 +54,11 @@ def fetch(
     ] = None,
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Directory for the packages. Default: one named like the job.")
+        Path | None, typer.Option(help="Directory for the packages and report. Default: named like the job.")
     ] = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Download the packages of a job, or of one of its goals, into OUT/goals.
+    """Download the packages of a job and its report into OUT, or the package of one of its goals.
 
     A download that was broken off goes on where it stopped. Exit code 3: there is no such job, or no package.
     """
@@ -70,6 +71,9 @@ def fetch(
             directory = package_directory(out, fetched.id)
             client.fetch(job, fetched.id, directory)
             print_line(console, f"package: {directory}")
+        if goal is None:
+            fetch_report(client, client.job(job), out)
+            print_line(console, f"report: {out / REPORT_PAGE}")
 
 
 def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:

@@ -23,6 +23,7 @@ from mistify.wording import counted, listed, names_by
 from mistify_client.cli import jobs as job_commands
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands
+from mistify_client.cli import report as report_commands
 from mistify_client.cli import tune as tuning_commands
 from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
 from mistify_client.cli.options import TokenFile
@@ -41,12 +42,13 @@ _ANNOUNCED_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 job_commands.register(app)
+report_commands.register(app)
 monitor_commands.register(app)
 tuning_commands.register(app)
 profiling_commands.register(app)
 
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
-OutOption = Annotated[Path, typer.Option(help="Directory for the packages and report.json.")]
+OutOption = Annotated[Path, typer.Option(help="Directory for the packages and the report.")]
 PortingServer = Annotated[
     str | None,
     typer.Option(

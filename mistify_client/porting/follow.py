@@ -1,4 +1,4 @@
-"""A job from submission to report: watch it, fetch each package as its goal ends, write the report."""
+"""A job from submission to report: watch it, fetch each package as its goal ends, then the report."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -7,13 +7,13 @@ from rich.console import Console
 
 from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import write_json
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
-from mistify.jobs.report import PREDICTION, judged_by, report
+from mistify.jobs.report import PREDICTION, judged_by
 from mistify.wording import listed, names_by
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals
-from mistify_client.porting.table import REPORT, table
+from mistify_client.porting.report_files import REPORT, REPORT_PAGE, fetch_report
+from mistify_client.porting.table import table
 from mistify_client.rpc.porting import PortingClient
 
 #: The exit code of a job that ended with goals that are not met.
@@ -37,12 +37,12 @@ def package_directory(out: Path, goal_id: str) -> Path:
 def follow(
     client: PortingClient, job: Job, out: Path, display: Display, only: Collection[str] | None = None
 ) -> Job:
-    """Show a job while it runs, and fetch the package of each goal as it ends.
+    """Show a job while it runs, fetch the package of each goal as it ends, then write the report.
 
     Args:
         client: the client of the server that runs the job.
         job: the job.
-        out: the directory for the packages.
+        out: the directory for the packages and the report.
         display: shows the progress.
         only: the ids of the goals to show, fetch and wait for; None for all.
 
@@ -69,27 +69,29 @@ def follow(
                     left.remove(goal.id)
         if left is not None and not left:
             break
-    return client.job(job.id)
+    job = client.job(job.id)
+    fetch_report(client, job, out)
+    return job
 
 
 def finish(job: Job, out: Path, console: Console, only: Collection[str] | None = None) -> int:
-    """Write the report, print the table and the directories of the packages, and return the exit code.
+    """Print the table and where packages and report are, and return the exit code.
 
     Args:
         job: the job that has ended.
         out: the directory of the report and the packages.
         console: prints the table.
-        only: the ids of the goals whose packages and verdict count; None for all. Report and table always
-            have every goal.
+        only: the ids of the goals whose packages and verdict count; None for all. The table always has every
+            goal.
     """
-    write_json(out / REPORT, report(job))
     goals = [goal for goal in job.goals if only is None or goal.id in only]
     verdict, code = _verdict(job, goals)
     show_result(job, console, goals)
     for goal in goals:
         if goal.files:
             print_line(console, f"package: {package_directory(out, goal.id)}")
-    print_line(console, f"report: {out / REPORT}")
+    for name in (REPORT, REPORT_PAGE):
+        print_line(console, f"report: {out / name}")
     print_line(console, verdict)
     return code
 

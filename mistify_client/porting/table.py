@@ -29,13 +29,11 @@ from mistify.jobs.report import (
     hardware_of_goal,
     judged_by,
     latency_of,
-    longest_first,
     measured_latency,
     profile_of_goal,
+    time_shares,
 )
 from mistify.wording import counted, listed, names_by
-
-REPORT = "report.json"
 
 #: The least width of the ids of goals; longer ones are folded.
 _NAME_WIDTH = 10
@@ -159,13 +157,9 @@ def _predicted(goals: Iterable[Goal]) -> str | None:
 
 
 def _time_shares(spent: Mapping[str, float]) -> str | None:
-    """Return the share of each activity in the total time, without those that round to 0%."""
-    total = sum(spent.values())
-    if not total:
-        return None
-    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in longest_first(spent).items()}
-    shown = ", ".join(f"{activity} {share}" for activity, share in shares.items() if share != "0%")
-    return escape(f"where the time went: {shown}")
+    """Return where the time went; None where none was spent."""
+    shown = ", ".join(f"{activity} {share}" for activity, share in time_shares(spent).items())
+    return escape(f"where the time went: {shown}") if shown else None
 
 
 def _source_rows(source: Source, threads: int) -> Iterable[dict[str, str]]:

@@ -40,7 +40,7 @@ _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 class PortingClient(ServiceClient):
     """A client of the porting service.
 
-    `job`, `watch` and `fetch` wait for a server that is away; `cancel` repeats a call
+    `job`, `watch`, `fetch` and `report_page` wait for a server that is away; `cancel` repeats a call
     that was not answered in time; the other methods fail at once.
     """
 
@@ -205,6 +205,18 @@ class PortingClient(ServiceClient):
         files = [file for file in goal.files if only is None or file.name in only]
         download_package(files, directory, self._reader(job_id, goal_id))
         return goal
+
+    def report_page(self, job_id: str) -> bytes:
+        """Return a job as it stands as a page of HTML, in UTF-8, that needs nothing from elsewhere.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is no such job.
+        """
+        request = pb.FetchReportRequest(job_id=job_id)
+        stream = self._connection.stream
+        return retried(
+            lambda: b"".join(chunk.data for chunk in stream(self._stub.FetchReport, request)), self._backoff
+        )
 
     def _part(self, job_id: str, selection: GoalSelection) -> pb.Job:
         goals = porting.selection_to_proto(selection)

@@ -1,22 +1,29 @@
 """Servicer of porting."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from mistify.jobs.job import Job
 from mistify.jobs.part import GoalSelection
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
 from mistify.wire.porting import plan_to_proto
-from mistify_server.jobs.service import PortingService
+from mistify_server.jobs.service import CHUNK, PortingService
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):
-    """Adapter from gRPC to the service."""
+    """Adapter from gRPC to the service.
 
-    def __init__(self, service: PortingService) -> None:
+    Args:
+        service: Under it.
+        report_page: Writes a job with all its goals as a page of HTML.
+    """
+
+    def __init__(self, service: PortingService, report_page: Callable[[Job], str]) -> None:
         self._service = service
+        self._report_page = report_page
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
@@ -68,6 +75,15 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         chunks = self._service.fetch(request.job_id, request.goal_id, request.file, request.offset)
         async for chunk in chunks:
             yield pb.PackageChunk(data=chunk)
+
+    async def FetchReport(  # noqa: N802
+        self, request: pb.FetchReportRequest, context: Any
+    ) -> AsyncIterator[pb.ReportChunk]:
+        """Send a job as a page."""
+        part = await self._service.part(request.job_id)
+        page = (await asyncio.to_thread(self._report_page, part.job)).encode()
+        for offset in range(0, len(page), CHUNK):
+            yield pb.ReportChunk(data=page[offset : offset + CHUNK])
 
     async def _part(self, job_id: str, request: Any) -> pb.Job:
         """Return a job with the goals that a request selects."""

@@ -30,7 +30,8 @@ _OPEN_PREFIX: Final = "/static/"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
-#: Of every answer: pages take nothing from elsewhere, are in no frame, and tell no site where they were.
+#: Of every answer without its own: pages take nothing from elsewhere, are in no frame, and tell no site where
+#: they were.
 _HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; "
     "style-src 'self' 'unsafe-inline'; "  # Plotly styles its own drawings
@@ -110,7 +111,9 @@ class AccessMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         answer = self._refusal(scope) or self._app

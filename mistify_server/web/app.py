@@ -16,6 +16,7 @@ from mistify_server.web.packages import package_routes
 from mistify_server.web.pages.assets import asset_routes
 from mistify_server.web.pages.routes import page_routes
 from mistify_server.web.problems import add_handlers, responses
+from mistify_server.web.reports import report_routes
 from mistify_server.web.uploads import upload_routes
 
 
@@ -44,6 +45,7 @@ def web_app(services: Services, token: str | None) -> FastAPI:
     add_handlers(app)
     app.include_router(job_routes(services.porting))
     app.include_router(package_routes(services.porting))
+    app.include_router(report_routes(services.porting))
     app.include_router(upload_routes(services.uploads))
     app.include_router(fleet_routes(services))
     app.include_router(page_routes(services))

@@ -8,8 +8,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import compared_quality
-from mistify.jobs.formatting import amount, label, quality, shares
-from mistify.jobs.report import outcome
+from mistify.jobs.formatting import amount, duration, label, quality, shares
+from mistify.jobs.report import hardware_of_goal, outcome, time_shares
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import counted
 
@@ -44,11 +44,15 @@ def _environment() -> Environment:
     environment.globals |= {
         "amount": amount,
         "compared_quality": compared_quality,
+        "counted": counted,
+        "duration": duration,
+        "hardware_of_goal": hardware_of_goal,
         "label": label,
         "latency": lambda figure: amount(LATENCY, figure),
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
         "shares": shares,
+        "time_shares": time_shares,
     }
     return environment
 

@@ -1,6 +1,5 @@
 """Routes of the files that pages need: their own, and the library that draws plots."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import FileResponse
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.web.pages.plots import plotly_script
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 
@@ -21,7 +21,7 @@ def asset_routes() -> APIRouter:
 
     @router.get("/static/plotly.js", response_class=FileResponse)
     async def plotly() -> FileResponse:
-        return FileResponse(_plotly(), headers={"cache-control": "private, max-age=86400"})
+        return FileResponse(plotly_script(), headers={"cache-control": "private, max-age=86400"})
 
     @router.get("/static/{name}", response_class=FileResponse)
     async def asset(name: str) -> FileResponse:
@@ -30,10 +30,3 @@ def asset_routes() -> APIRouter:
         return FileResponse(_ASSETS[name], headers={"cache-control": "no-cache"})
 
     return router
-
-
-def _plotly() -> Path:
-    spec = find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
-    return Path(spec.origin).parent / "package_data" / "plotly.min.js"

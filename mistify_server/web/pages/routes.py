@@ -10,7 +10,7 @@ from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job
 from mistify.jobs.part import GoalSelection
-from mistify.jobs.report import longest_first, report
+from mistify.jobs.report import report
 from mistify_server.services import Services
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
 from mistify_server.web.pages.goal_costs import costs_of
@@ -58,7 +58,6 @@ def page_routes(services: Services) -> APIRouter:
             job=part.job,
             plots=plots,
             tree=draw_tree(part.job.goals),
-            spent=_spent(part.job),
         )
 
     @router.get("/jobs/{job_id}/goals/{goal_id}")
@@ -100,16 +99,6 @@ def page_routes(services: Services) -> APIRouter:
         return page(request, "login.html")
 
     return router
-
-
-def _spent(job: Job) -> list[tuple[str, float]]:
-    """Return the share of each activity in the time of a job, without those that round to nothing."""
-    total = sum(job.spent.values()) or 1.0
-    return [
-        (activity, part)
-        for activity, each in longest_first(job.spent).items()
-        if (part := each / total) > 0.005
-    ]
 
 
 def _formats(job: Job) -> tuple[AxisFormat, ...]:

@@ -4,7 +4,7 @@
 window.drawPlots = function drawPlots() {
   const data = document.getElementById("plots-data");
   const place = document.getElementById("plots");
-  if (!data || !place) return;
+  if (!data || !place || !window.Plotly) return;
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const colors = { best: color("--soft"), met: color("--good"), "not met": color("--bad"), source: color("--accent") };
@@ -41,7 +41,7 @@ window.drawPlots = function drawPlots() {
     };
     window.Plotly.newPlot(drawing, traces, layout, { displayModeBar: false, responsive: true });
     drawing.on("plotly_click", ({ points }) => {
-      const goal = points[0].text;
+      const goal = points[0].customdata;
       if (goal) location.href = place.dataset.goals + encodeURIComponent(goal);
     });
   });

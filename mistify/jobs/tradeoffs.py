@@ -1,0 +1,99 @@
+"""The trade-offs of a job: accuracy against each cost (paper 8.4, Figure 8)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mistify.config.metric import Metric
+from mistify.costs.budget import FLOPS, LATENCY, MEMORY, PARAMS, conditions_of, quantity_of
+from mistify.costs.catalogue import is_host
+
+_MEASURED: Final = "measured_latency_ms"
+
+#: Figure of the report -> the title of its axis, and the quantity of the limits on it.
+_AXES: Final[Mapping[str, tuple[str, str]]] = {
+    FLOPS: ("multiply-adds", FLOPS),
+    PARAMS: ("parameters", PARAMS),
+    MEMORY: ("memory, bytes", MEMORY),
+    _MEASURED: ("measured latency, ms", LATENCY),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A package: its goal, its cost, its score, and whether the goal is met."""
+
+    goal: str
+    cost: float
+    score: float
+    met: bool
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The packages of a job along one of their costs.
+
+    Attributes:
+        axis: The name of the cost in the report of the job.
+        title: That of the axis.
+        metric: What scores are.
+        points: At least two.
+        limits: Of the goals on this cost, ascending; of latency those on the server's machine.
+        source: The cost and the score of the tuned source, None where one is not known.
+    """
+
+    axis: str
+    title: str
+    metric: Metric
+    points: Sequence[Point]
+    limits: Sequence[float]
+    source: tuple[float, float] | None
+
+    @property
+    def front(self) -> list[Point]:
+        """The points than which no other is cheaper and as good, or as cheap and better."""
+        sign = 1 if self.metric.is_share else -1
+        kept: list[Point] = []
+        for point in sorted(self.points, key=lambda each: (each.cost, -sign * each.score)):
+            if not kept or sign * point.score > sign * kept[-1].score:
+                kept.append(point)
+        return kept
+
+
+def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
+    """Return a trade-off for each cost that two packages of a job or more have.
+
+    Args:
+        report: Of the job, as `mistify.jobs.report.report` returns it and `report.json` has it.
+    """
+    goals = report["goals"]
+    found = []
+    for axis, (title, quantity) in _AXES.items():
+        points = list(_points(goals, axis))
+        if len(points) > 1:
+            metric = Metric(goals[0]["achieved"]["metric"])
+            limits = sorted(set(_limits(goals, quantity)))
+            found.append(TradeOff(axis, title, metric, points, limits, _source(report["source"], axis)))
+    return found
+
+
+def _points(goals: Sequence[Mapping[str, Any]], axis: str) -> Iterator[Point]:
+    for goal in goals:
+        cost, score = goal["achieved"].get(axis), goal["achieved"]["accuracy"]
+        if cost is not None and score is not None:
+            yield Point(goal["id"], cost, score, goal["met"])
+
+
+def _limits(goals: Sequence[Mapping[str, Any]], quantity: str) -> Iterator[float]:
+    for goal in goals:
+        for axis, limit in goal["budget"].items():
+            hardware = conditions_of(axis).hardware
+            if quantity_of(axis) == quantity and (hardware is None or is_host(hardware)):
+                yield limit
+
+
+def _source(source: Mapping[str, Any] | None, axis: str) -> tuple[float, float] | None:
+    if source is None or source["tuned_accuracy"] is None:
+        return None
+    cost = source["measured_latency_ms"].get("1") if axis == _MEASURED else source[axis]
+    return None if cost is None else (cost, source["tuned_accuracy"])

@@ -1,0 +1,100 @@
+"""The command `mistify report`: the report of a job as a page, and its trade-offs as pictures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.files import write_bytes
+from mistify.jobs.report import report as report_of
+from mistify.jobs.tradeoffs import TradeOff, trade_offs
+from mistify.tokens import read_token
+from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import TokenFile
+from mistify_client.files import output_directory
+from mistify_client.porting.printing import print_line
+from mistify_client.porting.report_files import REPORT_PAGE, read_trade_offs
+from mistify_client.rpc.porting import PortingClient
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to a command line."""
+    app.command()(report)
+
+
+def report(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="A job of the --server; without one, its output directory.")
+    ],
+    *,
+    server: Annotated[
+        str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")
+    ] = None,
+    token_file: TokenFile = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Directory for a picture of each trade-off.", metavar="DIR")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="File for the whole report as a page.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Write the report of a job: as one page with everything in it, or its trade-offs as pictures.
+
+    Pictures need matplotlib, no browser. Exit code 3: there is no such job, or nothing to draw yet.
+    """
+    console = Console()
+    with reported_errors():
+        _check_wanted(job, server, png, html)
+        pictures = None if png is None else _pictures()
+        if server is None:
+            job, found = read_trade_offs(Path(job))
+        else:
+            with PortingClient(server, read_token(token_file)) as client:
+                found = trade_offs(report_of(client.job(job)))
+                if html is not None:
+                    output_directory(html.parent, "--html")
+                    write_bytes(html, client.report_page(job))
+                    print_line(console, f"report: {html}")
+        if png is not None and pictures is not None:
+            for path in _drawn(pictures, found, job, png):
+                print_line(console, f"picture: {path}")
+
+
+def _check_wanted(job: str, server: str | None, png: Path | None, html: Path | None) -> None:
+    if png is None and html is None:
+        raise MistifyError(ErrorCode.INVALID_CONFIG, "nothing to write; give --png DIR, --html FILE or both")
+    if html is not None and server is None:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"--html needs the --server that has the job; mistify port writes {Path(job) / REPORT_PAGE}",
+        )
+
+
+def _pictures() -> ModuleType:
+    try:
+        from mistify_client.porting import pictures  # noqa: PLC0415 (matplotlib is optional)
+    except ModuleNotFoundError as error:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"--png needs {error.name}, which is not installed; run pip install 'mistify-porting[plots]'",
+        ) from error
+    return pictures
+
+
+def _drawn(pictures: ModuleType, found: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
+    """Write the pictures of trade-offs, and return their paths.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is nothing to draw.
+    """
+    if not found:
+        raise MistifyError(
+            ErrorCode.NOT_FOUND, f"nothing to draw: fewer than two goals of {job} have a package (yet)"
+        )
+    output_directory(directory, "--png")
+    paths: list[Path] = pictures.write_pictures(found, job, directory)
+    return paths

@@ -1,0 +1,96 @@
+"""The trade-offs of a job as pictures, for papers and slides; needs matplotlib."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from mistify.costs.budget import FLOPS, MEMORY, PARAMS
+from mistify.jobs.tradeoffs import Point, TradeOff
+
+#: In inches, and dots per inch.
+_SIZE: Final = (7.2, 4.5)
+_DPI: Final = 150
+
+_SOFT, _GOOD, _BAD, _ACCENT = "#59636f", "#1c7a46", "#b3261e", "#1f5fae"
+
+#: Costs that are counted: 200k, not 200,000. The others have a unit with a prefix of its own.
+_COUNTED: Final = (FLOPS, PARAMS, MEMORY)
+
+#: Goals that can be named in a picture before their names cover it.
+_MOST_NAMED: Final = 20
+
+
+def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
+    """Write a PNG for each trade-off, named like its cost, and return their paths.
+
+    Args:
+        trade_offs: Of the job.
+        job: Its id.
+        directory: Where the files belong.
+    """
+    paths = []
+    for trade_off in trade_offs:
+        path = directory / f"{trade_off.axis}.png"
+        picture(trade_off, job).savefig(path, dpi=_DPI)
+        paths.append(path)
+    return paths
+
+
+def picture(trade_off: TradeOff, job: str) -> Figure:
+    """Return the picture of a trade-off: packages, the best of them, limits and the source."""
+    figure = Figure(_SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    best = trade_off.front
+    for number, limit in enumerate(trade_off.limits):
+        label = "limit of a goal" if number == 0 else None
+        axes.axvline(limit, color=_SOFT, linewidth=0.8, linestyle="--", alpha=0.6, label=label)
+    if len(best) > 1:
+        costs, scores = zip(*((point.cost, point.score) for point in best), strict=True)
+        axes.step(costs, scores, where="post", color=_SOFT, linestyle=":", label="best")
+    _scatter(axes, [point for point in trade_off.points if point.met], "met", "o", _GOOD)
+    _scatter(axes, [point for point in trade_off.points if not point.met], "not met", "X", _BAD)
+    if trade_off.source is not None:
+        x, y = trade_off.source
+        axes.scatter([x], [y], s=140, marker="*", color=_ACCENT, label="source", zorder=3)
+    if len(trade_off.points) <= _MOST_NAMED:
+        _name(axes, trade_off.points)
+    if trade_off.axis in _COUNTED:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(trade_off.title)
+    axes.set_ylabel(trade_off.metric.value)
+    axes.set_title(job, fontsize=10, color=_SOFT, parse_math=False)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    return figure
+
+
+def _scatter(axes: Axes, points: Sequence[Point], label: str, marker: str, color: str) -> None:
+    if points:
+        axes.scatter(
+            [point.cost for point in points],
+            [point.score for point in points],
+            s=40,
+            marker=marker,
+            color=color,
+            label=label,
+            zorder=3,
+        )
+
+
+def _name(axes: Axes, points: Sequence[Point]) -> None:
+    """Write the goals beside their points, of neighbours one above and one below."""
+    for number, point in enumerate(sorted(points, key=lambda each: each.cost)):
+        axes.annotate(
+            point.goal,
+            (point.cost, point.score),
+            (5, -11 if number % 2 else 4),
+            textcoords="offset points",
+            fontsize=8,
+            color=_SOFT,
+            parse_math=False,
+        )

@@ -1,0 +1,53 @@
+"""The report of a job in an output directory: as data, and as a page for people."""
+
+import json
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.files import write_bytes, write_json
+from mistify.jobs.job import Job
+from mistify.jobs.report import report
+from mistify.jobs.tradeoffs import TradeOff, trade_offs
+from mistify_client.files import read_text
+from mistify_client.rpc.porting import PortingClient
+
+REPORT = "report.json"
+REPORT_PAGE = "report.html"
+
+
+def fetch_report(client: PortingClient, job: Job, out: Path) -> None:
+    """Write the report of a job into a directory.
+
+    Args:
+        client: Of the server that has the job, and writes the page.
+        job: The job.
+        out: The directory.
+    """
+    write_json(out / REPORT, report(job))
+    write_bytes(out / REPORT_PAGE, client.report_page(job.id))
+
+
+def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
+    """Return the id of a job and its trade-offs by its `report.json`.
+
+    Args:
+        path: Of the file, or of its directory.
+
+    Raises:
+        MistifyError: NOT_FOUND, it is not there; INVALID_CONFIG, it is no report.
+    """
+    file = path / REPORT if path.is_dir() else path
+    if not file.exists():
+        raise MistifyError(
+            ErrorCode.NOT_FOUND,
+            f"there is no {file}; expected the directory that mistify port has written into; "
+            "to name a job, name its --server as well",
+        )
+    try:
+        data = json.loads(read_text(file))
+        return data["job"], trade_offs(data)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"{file} is no report of this version; expected the {REPORT} that mistify port or fetch writes",
+        ) from error

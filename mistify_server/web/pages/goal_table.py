@@ -1,0 +1,171 @@
+"""The goals of a job as a table: what each package costs and reaches beside what was asked of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL
+from mistify.costs.axes import built_in_formats
+from mistify.costs.budget import FLOPS, LATENCY, MEMORY, PARAMS, quantity_of
+from mistify.costs.formats import AxisFormat, format_of
+from mistify.jobs.comparison import compared_quality
+from mistify.jobs.formatting import amount, quality
+from mistify.jobs.job import BranchFigures, Goal, Job, Source
+from mistify.jobs.report import PREDICTION, judged_by, latency_of, measured_latency, profile_of_goal
+
+#: Quantities that every table has, in this order; those of other limits follow.
+_ALWAYS: Final = (FLOPS, PARAMS, MEMORY, LATENCY)
+
+_AT_MOST: Final = "\N{LESS-THAN OR EQUAL TO}"
+_AT_LEAST: Final = "\N{GREATER-THAN OR EQUAL TO}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity; of latency there are two, as predicted and as measured."""
+
+    title: str
+    format: AxisFormat
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A cost or a score, its limit or target, empty where there is none, and whether it misses that."""
+
+    reached: str
+    limit: str = ""
+    missed: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A package, one of its branches or one of its outputs: a figure for each column, and a score."""
+
+    name: str
+    figures: Sequence[Figure]
+    score: Figure
+
+
+@dataclass(frozen=True)
+class GoalRows:
+    """The rows of a goal: that of its package, then those of its outputs and branches."""
+
+    goal: Goal
+    package: Row
+    parts: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class GoalTable:
+    """Rows for the source, as it came and tuned, and for each goal."""
+
+    columns: Sequence[Column]
+    source: Sequence[Row]
+    goals: Sequence[GoalRows]
+
+
+def goal_table(job: Job) -> GoalTable:
+    """Return the table of a job."""
+    formats = job.source.formats if job.source else ()
+    columns = list(_columns(job, (*built_in_formats(), *formats)))
+    threads = min((goal.threads for goal in job.goals), default=1)
+    source = [] if job.source is None else list(_source_rows(job.source, threads, columns))
+    return GoalTable(columns, source, [_goal_rows(goal, job.source, columns) for goal in job.goals])
+
+
+def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
+    limited = {quantity_of(axis): None for goal in job.goals for axis in goal.budget}
+    for quantity in dict.fromkeys([*_ALWAYS, *limited]):
+        axis_format = format_of(quantity, formats)
+        if quantity == LATENCY:
+            yield Column("predicted latency", axis_format)
+            yield Column("measured latency", axis_format, measured=True)
+        else:
+            yield Column(axis_format.label, axis_format)
+
+
+def _source_rows(source: Source, threads: int, columns: Sequence[Column]) -> Iterator[Row]:
+    as_it_came = Goal("", 0, {}, threads=threads)  # on the server's machine, in float32
+    network = BranchFigures(1.0, source.costs, source.measured, 0.0)
+    figures = [_figure(as_it_came, network, column, {}) for column in columns]
+    yield Row("source", figures, Figure(quality(source.metric, source.accuracy)))
+    if source.tuned_accuracy is not None:
+        yield Row("tuned", _nothing(columns), Figure(quality(source.metric, source.tuned_accuracy)))
+
+
+def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> GoalRows:
+    limits = _limits(goal)
+    package = Row(
+        goal.id,
+        [_figure(goal, goal, column, limits) for column in columns],
+        _score(goal, goal.accuracy, source),
+    )
+    branches = [
+        Row(
+            f"{branch.share:.2f}x",
+            [_figure(goal, branch, column, {}) for column in columns],
+            Figure(compared_quality(goal, branch.accuracy, source)),
+        )
+        for branch in goal.branch_figures
+    ]
+    return GoalRows(goal, package, [*_output_rows(goal, columns), *branches])
+
+
+def _output_rows(goal: Goal, columns: Sequence[Column]) -> Iterator[Row]:
+    """Yield a row for each metric of an output; where there is one output, only if it has a target."""
+    scores = {(score.output, score.metric): score.value for score in goal.output_scores}
+    targets = {(each.output, each.metric): each.value for each in goal.targets if each.output != OVERALL}
+    for output, metric in dict.fromkeys([*(scores if len(scores) > 1 else ()), *targets]):
+        key = output, metric
+        yield Row(
+            f"{output}, {metric}", _nothing(columns), _compared(metric, scores.get(key), targets.get(key))
+        )
+
+
+def _score(goal: Goal, accuracy: float | None, source: Source | None) -> Figure:
+    target = next((each.value for each in goal.targets if each.output == OVERALL), None)
+    figure = _compared(goal.metric, accuracy, target)
+    return replace(figure, reached=compared_quality(goal, accuracy, source))
+
+
+def _compared(metric: Metric, score: float | None, target: float | None) -> Figure:
+    sign = _AT_LEAST if metric.is_share else _AT_MOST
+    limit = "" if target is None else f"{sign} {quality(metric, target)}"
+    return Figure(quality(metric, score), limit, score is not None and not metric.reaches(score, target))
+
+
+def _nothing(columns: Sequence[Column]) -> list[Figure]:
+    return [Figure("")] * len(columns)
+
+
+def _limits(goal: Goal) -> dict[tuple[str, bool], float]:
+    """Return the limits of a goal by quantity; one on latency counts where it is judged."""
+    measured = judged_by(goal) != PREDICTION
+    return {
+        (quantity, measured and quantity == LATENCY): limit
+        for axis, limit in goal.budget.items()
+        for quantity in [quantity_of(axis)]
+    }
+
+
+def _figure(
+    goal: Goal, network: Goal | BranchFigures, column: Column, limits: Mapping[tuple[str, bool], float]
+) -> Figure:
+    quantity, formats = column.format.quantity, [column.format]
+    cost, limit = _cost(goal, network, column), limits.get((quantity, column.measured))
+    sign = _AT_LEAST if column.format.inverse else _AT_MOST
+    return Figure(
+        amount(quantity, cost, formats),
+        "" if limit is None else f"{sign} {amount(quantity, limit, formats)}",
+        cost is not None and limit is not None and cost > limit,
+    )
+
+
+def _cost(goal: Goal, network: Goal | BranchFigures, column: Column) -> float | None:
+    if column.measured:
+        return measured_latency(goal, network)
+    if column.format.quantity == LATENCY:
+        return latency_of(goal, network.achieved)
+    return column.format.cost(network.achieved, profile_of_goal(goal), goal.quantization.precision)

@@ -1,0 +1,71 @@
+"""The report of a job: one file with all that it shows and needs, for people without a server at hand."""
+
+import base64
+import gzip
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from mistify.jobs.job import Job
+from mistify_server.web.pages.goal_table import goal_table
+from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.plots import plotly_script, plots_of
+from mistify_server.web.rendering import render
+
+_STATIC: Final = Path(__file__).parent.parent / "static"
+_SCRIPTS: Final = ("plots.js", "report.js")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
+    """Return a job with all its goals as a page of HTML that needs nothing from elsewhere.
+
+    Where there is nothing to plot it comes without the library that draws plots, which is most of its size.
+    """
+    plots = plots_of(job)
+    return render(
+        "report.html",
+        job=job,
+        as_of=f"{now():%Y-%m-%d %H:%M} UTC",
+        states=Counter(goal.state.value for goal in job.goals),
+        table=goal_table(job),
+        tree=draw_tree(job.goals),
+        plots=plots,
+        policy=report_policy(),
+        style=_static("mistify.css"),
+        icon=base64.b64encode(_static("icon.svg").encode()).decode(),
+        scripts=[_static(name) for name in _SCRIPTS],
+        packed_plotly=_packed_plotly() if plots else "",
+    )
+
+
+@cache
+def report_policy() -> str:
+    """Return the content security policy of reports: their own scripts run, and nothing is loaded."""
+    scripts = [*(_static(name).encode() for name in _SCRIPTS), plotly_script().read_bytes()]
+    return (
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; img-src data:; "
+        "style-src 'unsafe-inline'; "  # Plotly styles its own drawings
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(script: bytes) -> str:
+    return f"'sha256-{base64.b64encode(sha256(script).digest()).decode()}'"
+
+
+@cache
+def _static(name: str) -> str:
+    return (_STATIC / name).read_text(encoding="utf-8")
+
+
+@cache
+def _packed_plotly() -> str:
+    return base64.b64encode(gzip.compress(plotly_script().read_bytes(), mtime=0)).decode()
