@@ -1,6 +1,5 @@
 """Stores that every version has written (`assets/make.py`), opened by this one."""
 
-import gzip
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -25,10 +24,9 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
 from mistify_server.tasks.results import BranchResult, SourceResult
-from tests.stored import jobs_in
+from tests.stored import ASSETS, jobs_in, restore
 from tests.targets import overall
 
-ASSETS = Path(__file__).parent / "assets"
 VERSIONS = sorted(int(asset.parent.name[1:]) for asset in ASSETS.glob("v*/store.sql.gz"))
 
 #: Edges of older versions, which had chosen by test data, are dropped.
@@ -59,9 +57,7 @@ def version(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def directory(version: int, tmp_path: Path) -> Path:
     """The directory of a store as a version has left it."""
-    with closing(sqlite3.connect(tmp_path / "mistify.db")) as connection:
-        dump = ASSETS / f"v{version}" / "store.sql.gz"
-        connection.executescript(gzip.decompress(dump.read_bytes()).decode())
+    restore(version, tmp_path)
     return tmp_path
 
 

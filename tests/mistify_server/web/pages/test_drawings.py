@@ -5,13 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, draw_tree
-from mistify_server.web.pages.plots import Point, front, plots_of
+from mistify_server.web.pages.plots import plots_of
 
 GOALS = [
     Goal("half", 0, {"flops": 50.0}),
@@ -41,18 +40,6 @@ def test_a_path_of_many_goals_is_draw_tree_without_recursion() -> None:
 
 def test_without_goals_the_source_is_draw_tree() -> None:
     assert [node.goal for node in draw_tree([]).nodes] == [None]
-
-
-@pytest.mark.parametrize(("metric", "expected"), [(Metric.ACCURACY, ["a", "c"]), (Metric.MSE, ["b", "d"])])
-def test_the_front_is_what_nothing_beats(metric: Metric, expected: list[str]) -> None:
-    points = [
-        Point("a", 1.0, 0.5, True),
-        Point("b", 1.0, 0.4, True),
-        Point("c", 2.0, 0.7, True),
-        Point("d", 3.0, 0.3, True),
-        Point("e", 4.0, 0.5, True),
-    ]
-    assert [point.goal for point in front(points, metric)] == expected
 
 
 def job() -> Job:

@@ -1,0 +1,58 @@
+"""Trade-offs by a report, as it comes from a job or from a file."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mistify.config.metric import Metric
+from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.report import report
+from mistify.jobs.tradeoffs import Point, TradeOff, trade_offs
+from tests.stored import digits_job
+
+
+@pytest.mark.parametrize(("metric", "expected"), [(Metric.ACCURACY, ["a", "c"]), (Metric.MSE, ["b", "d"])])
+def test_the_front_is_what_nothing_beats(metric: Metric, expected: list[str]) -> None:
+    points = [
+        Point("a", 1.0, 0.5, True),
+        Point("b", 1.0, 0.4, True),
+        Point("c", 2.0, 0.7, True),
+        Point("d", 3.0, 0.3, True),
+        Point("e", 4.0, 0.5, True),
+    ]
+    assert [point.goal for point in TradeOff("", "", metric, points, [], None).front] == expected
+
+
+def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
+    job = digits_job(tmp_path)
+    found = trade_offs(report(job))
+    assert trade_offs(json.loads(json.dumps(report(job)))) == found
+    flops, *_, latency = found
+    assert {point.goal: point.cost for point in flops.points} == {
+        goal.id: goal.achieved["flops"] for goal in job.goals
+    }
+    assert [point.goal for point in flops.points if not point.met] == ["small"]
+    assert flops.limits == sorted(goal.budget["flops"] for goal in job.goals if "flops" in goal.budget)
+    # The limit on a board is no limit on this machine, and nothing was measured there.
+    assert (latency.limits, [point.goal for point in latency.points]) == (
+        [],
+        ["half", "small", "switching", "sparse"],
+    )
+    assert job.source is not None
+    assert latency.source == (job.source.measured["latency_ms@host"], job.source.tuned_accuracy)
+
+
+def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
+    one = Goal("one", 0, {}, state=GoalState.MET, achieved={"flops": 1.0, "params": 2.0}, accuracy=0.5)
+    two = replace(one, id="two", achieved={"flops": 3.0})
+    waiting = Goal("waiting", 0, {})
+    job = Job("j", JobState.RUNNING, (one, two, waiting), 0, Source({}))
+    (flops,) = trade_offs(report(job))
+    assert (flops.axis, [point.goal for point in flops.points], flops.source) == (
+        "flops",
+        ["one", "two"],
+        None,
+    )
+    assert trade_offs(report(replace(job, goals=()))) == []
