@@ -33,6 +33,7 @@ from tests.paths import DATA
 from tests.targets import overall
 
 COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}
+REPORT_PAGE = "<!doctype html>\n<title>\N{GREATER-THAN OR EQUAL TO} report</title>\n".encode()
 FILES = {"manifest.json": b"{}" * 40, "serve.tflite": bytes(range(256)) * 40}
 
 
@@ -87,6 +88,7 @@ class PortingFake(PortingServicer):
     plan: Plan = field(default_factory=lambda: Plan(()))
     watch_faults: list[int] = field(default_factory=list)
     fetch_faults: list[int] = field(default_factory=list)
+    report_faults: list[int] = field(default_factory=list)
     corrupt_downloads: int = 0
     unanswered: int = 0
     page: int = 1_000
@@ -172,6 +174,17 @@ class PortingFake(PortingServicer):
                 self.on_fault(context)
             left -= 1
             yield pb.PackageChunk(data=data[offset : offset + 1024])
+
+    def FetchReport(self, request, context):
+        self._note(request, context)
+        if request.job_id != self.job.id:
+            self._abort(context, MistifyError(ErrorCode.NOT_FOUND, f"there is no job {request.job_id!r}"))
+        left = self.report_faults.pop(0) if self.report_faults else 10**9
+        for offset in range(0, len(REPORT_PAGE), 8):
+            if not left:
+                self.on_fault(context)
+            left -= 1
+            yield pb.ReportChunk(data=REPORT_PAGE[offset : offset + 8])
 
     def requests_of(self, kind: type) -> list:
         return [request for request in self.requests if isinstance(request, kind)]

@@ -1,10 +1,12 @@
 """The commands about jobs of a server."""
 
+import json
 from dataclasses import replace
 
 from mistify.errors import ErrorCode
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
+from tests.mistify_client.conftest import REPORT_PAGE
 
 
 def test_jobs_lists_every_page(mistify, service):
@@ -70,12 +72,17 @@ def test_fetch_downloads_every_package(mistify, service, tmp_path):
         assert {path.name: path.read_bytes() for path in package.iterdir()} == service.fake.files
         assert f"package: {package}" in result.stdout
     assert not (tmp_path / "goals" / "tenth").exists()
+    assert (tmp_path / "report.html").read_bytes() == REPORT_PAGE
+    assert f"report: {tmp_path / 'report.html'}" in result.stdout
+    reported = json.loads((tmp_path / "report.json").read_text())
+    assert [goal["id"] for goal in reported["goals"]] == ["half", "tenth", "other"]
 
 
 def test_fetch_of_one_goal_has_a_directory_of_the_job(mistify, service, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert mistify("fetch", "job-1", "half", "--server", service.address).exit_code == 0
     assert (tmp_path / "job-1" / "goals" / "half" / "serve.tflite").is_file()
+    assert not (tmp_path / "job-1" / "report.html").exists()
 
 
 def test_fetch_refuses_what_does_not_arrive_whole(mistify, service, tmp_path):

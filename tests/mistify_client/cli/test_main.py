@@ -13,6 +13,7 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
+from tests.mistify_client.conftest import REPORT_PAGE
 from tests.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
@@ -58,6 +59,8 @@ def test_port_fetches_packages_and_reports(service, port, config, tmp_path):
     assert {path.name: path.read_bytes() for path in package.iterdir()} == service.fake.files
     assert not (out / "goals" / "tenth").exists()
     assert json.loads((out / "report.json").read_text())["goals"][0]["id"] == "half"
+    assert (out / "report.html").read_bytes() == REPORT_PAGE
+    assert f"report: {out / 'report.html'}" in result.stdout
     assert "half: met, accuracy 75.0%" in result.stdout
     assert f"package: {package}" in result.stdout
     assert "source: tuning source 10/20" in result.stdout

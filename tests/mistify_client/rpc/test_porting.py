@@ -11,6 +11,7 @@ from mistify.jobs.part import JobPart
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
 from mistify_client.rpc.porting import PortingClient
+from tests.mistify_client.conftest import REPORT_PAGE
 
 
 @pytest.fixture
@@ -235,6 +236,16 @@ def test_fetch_refuses_a_package_that_stays_corrupt(service, client, tmp_path):
         client.fetch("job-1", "half", tmp_path)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_that_broke_off_is_sent_anew(service, client):
+    """It may be another one by then, so its pieces are not put together."""
+    service.fake.report_faults = [3, 0]
+    assert client.report_page("job-1") == REPORT_PAGE
+    assert len(service.fake.requests_of(pb.FetchReportRequest)) == 3
+    with pytest.raises(MistifyError) as caught:
+        client.report_page("job-9")
+    assert caught.value.code is ErrorCode.NOT_FOUND
 
 
 def test_an_unknown_failure_is_internal(service, client):

@@ -1,0 +1,96 @@
+"""`mistify report`: a page of the server, pictures of a job there or of a report on the disk."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+
+from mistify.errors import ErrorCode
+from mistify.jobs.report import report
+from tests.mistify_client.conftest import REPORT_PAGE
+from tests.stored import digits_job
+
+AXES = {"flops", "params", "memory_bytes", "measured_latency_ms"}
+
+
+@pytest.fixture
+def job(tmp_path):
+    (tmp_path / "store").mkdir()
+    return digits_job(tmp_path / "store")
+
+
+def pictures(directory):
+    found = {}
+    for path in directory.iterdir():
+        with Image.open(path) as image:
+            found[path.name] = (image.format, image.size)
+    return found
+
+
+def test_pictures_of_a_job_at_a_server(mistify, service, job, tmp_path):
+    pytest.importorskip("matplotlib")
+    service.fake.job = replace(job, id="job-1")
+    result = mistify("report", "job-1", "--server", service.address, "--png", tmp_path / "new" / "png")
+    assert result.exit_code == 0
+    drawn = pictures(tmp_path / "new" / "png")
+    assert drawn == {f"{axis}.png": ("PNG", (1080, 675)) for axis in AXES}
+    assert all(f"picture: {tmp_path / 'new' / 'png' / name}" in result.stdout for name in drawn)
+
+
+@pytest.mark.parametrize("named", [".", "report.json"])
+def test_pictures_of_a_report_on_the_disk_are_the_same(mistify, service, job, tmp_path, named):
+    pytest.importorskip("matplotlib")
+    service.fake.job = replace(job, id="job-1")
+    (tmp_path / "report.json").write_text(json.dumps(report(service.fake.job)))
+    assert mistify("report", tmp_path / named, "--png", tmp_path / "disk").exit_code == 0
+    mistify("report", "job-1", "--server", service.address, "--png", tmp_path / "server")
+    for axis in AXES:
+        one, other = (tmp_path / place / f"{axis}.png" for place in ("disk", "server"))
+        with Image.open(one) as first, Image.open(other) as second:
+            assert first.tobytes() == second.tobytes()
+
+
+def test_the_page_is_written_as_the_server_sends_it(mistify, service, tmp_path):
+    file = tmp_path / "new" / "page.html"
+    result = mistify("report", "job-1", "--server", service.address, "--html", file)
+    assert (result.exit_code, result.stdout) == (0, f"report: {file}\n")
+    assert file.read_bytes() == REPORT_PAGE
+
+
+def test_what_is_missing_is_named(mistify, service, tmp_path):
+    png, html = ("--png", tmp_path / "png"), ("--html", tmp_path / "page.html")
+    at = ("--server", service.address)
+    pytest.importorskip("matplotlib")
+    for arguments, code, words in (
+        (["job-1", *at], ErrorCode.INVALID_CONFIG, "give --png DIR, --html FILE or both"),
+        ([tmp_path, *html], ErrorCode.INVALID_CONFIG, f"mistify port writes {tmp_path / 'report.html'}"),
+        (["job-9", *at, *html], ErrorCode.NOT_FOUND, "there is no job 'job-9'"),
+        (["job-1", *at, *png], ErrorCode.NOT_FOUND, "fewer than two goals of job-1 have a package (yet)"),
+        (["job-1", *png], ErrorCode.NOT_FOUND, "there is no job-1; expected the directory"),
+    ):
+        result = mistify("report", *arguments)
+        assert (result.exit_code, words in result.stderr) == (code.exit_code, True), result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"job": "j", "goals": [{}], "source": null}', '"\\ud800"']
+)
+def test_what_is_no_report_is_refused(mistify, tmp_path, content):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "report.json").write_text(content)
+    result = mistify("report", tmp_path, "--png", tmp_path / "png")
+    assert result.exit_code == ErrorCode.INVALID_CONFIG.exit_code
+    assert f"{tmp_path / 'report.json'} is no report" in result.stderr
+
+
+def test_without_matplotlib_it_is_said_what_to_install(tmp_path):
+    """In a process of its own, in which there is none."""
+    script = "import sys; sys.modules['matplotlib'] = None; from mistify_client.cli.main import app; app()"
+    command = [sys.executable, "-c", script, "report", str(tmp_path), "--png", str(tmp_path / "png")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ErrorCode.UNAVAILABLE.exit_code
+    assert "pip install 'mistify-porting[plots]'" in done.stderr
