@@ -1,6 +1,7 @@
 """One job from the config to the packages: real processes, a server that is killed in the middle of it."""
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -166,6 +167,8 @@ def test_every_goal_is_there_after_a_kill(killed: Killed) -> None:
         assert {"serve.tflite", "manifest.json"} == {
             path.name for path in (killed.out / "goals" / name).iterdir()
         }
+    page = (killed.out / "report.html").read_text()
+    assert re.findall(r'<tbody id="goal-([^"]+)"', page) == list(GOALS)
 
 
 def test_everything_in_the_store_is_closed_to_other_users(killed: Killed) -> None:

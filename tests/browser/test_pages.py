@@ -79,6 +79,19 @@ def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("phone")
 
 
+def test_the_report_of_a_job_is_downloaded_or_looked_at(page: Page, url: str, tmp_path: Path) -> None:
+    page.goto(url)
+    page.locator("tbody a").first.click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Report").click()
+    download.value.save_as(tmp_path / "report.html")
+    address = urlsplit(page.url)._replace(path=f"/v1{urlsplit(page.url).path}/report.html").geturl()
+    for place in ((tmp_path / "report.html").as_uri(), address):
+        page.goto(place)
+        expect(page.locator(".plot .main-svg").first).to_be_visible()
+        expect(page.locator(".goal th")).to_have_text(["phone", "watch"])
+
+
 def test_mistakes_are_marked_at_their_lines(browser: Browser, url: str, screenshots: Path) -> None:
     # Chromium itself says on the console that an answer was 400, so complaints are not looked at.
     page = browser.new_page()
