@@ -8,11 +8,11 @@ from typing import Final
 
 from mistify.jobs.job import Job
 from mistify_server.store.directory import Store, open_store
-from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from tests.paths import REPOSITORY
 
 #: Stores that every version has written: `make.py` there.
 ASSETS: Final = REPOSITORY / "tests" / "mistify_server" / "store" / "sql" / "assets"
+VERSIONS: Final = sorted(int(asset.parent.name[1:]) for asset in ASSETS.glob("v*/store.sql.gz"))
 
 
 def jobs_in(store: Store, most: int = 99) -> list[Job]:
@@ -28,8 +28,8 @@ def restore(version: int, directory: Path) -> None:
 
 
 def digits_job(directory: Path) -> Job:
-    """A job that this version has run: goals of the digits model that are met, missed, and with branches."""
-    restore(SCHEMA_VERSION, directory)
+    """A job of the newest of them: goals of the digits model that are met, missed, and with branches."""
+    restore(VERSIONS[-1], directory)
     with open_store(directory) as store:
         (job,) = jobs_in(store)
     return job

@@ -24,10 +24,8 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
 from mistify_server.tasks.results import BranchResult, SourceResult
-from tests.stored import ASSETS, jobs_in, restore
+from tests.stored import VERSIONS, jobs_in, restore
 from tests.targets import overall
-
-VERSIONS = sorted(int(asset.parent.name[1:]) for asset in ASSETS.glob("v*/store.sql.gz"))
 
 #: Edges of older versions, which had chosen by test data, are dropped.
 EDGES_KEPT = 17
