@@ -12,6 +12,7 @@ from executors.data import Array
 from executors.structure.keras_internals import moments
 from executors.timing import activity
 from executors.training.augmentation import augmenting
+from executors.training.batch_norm import quick_batch_norms
 from executors.training.evaluation import Evaluation, Tensors, call
 from executors.training.objectives import Floats, objectives_of
 from executors.training.optimizers import ADAM, make_optimizer, optimizer_of
@@ -170,9 +171,10 @@ class Trainer:
 
     def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
         """Return the compiled loop's types: the setup's arrays [steps, batch, ...], a rate for each step."""
+        size = self._setup.params.batch_size
         arrays_of_part = {
             part: {
-                name: tf.TensorSpec([None, None, *array.shape[1:]], array.dtype)
+                name: tf.TensorSpec([None, size, *array.shape[1:]], array.dtype)
                 for name, array in arrays.items()
             }
             for part, arrays in self._arrays().items()
@@ -208,7 +210,8 @@ class Trainer:
     def _loss(self, inputs: Tensors, targets: Tensors, teacher: Tensors) -> tf.Tensor:
         step = tf.cast(self._optimizer.iterations, tf.int32)
         changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
-        outputs = call(self.model, changed, training=True)
+        with quick_batch_norms(self.model):
+            outputs = call(self.model, changed, training=True)
         params = self._setup.params
         losses = [
             objective.distilled_loss(

@@ -1,0 +1,112 @@
+"""Batch norms of training steps in fewer passes over memory, with the results of Keras' own to rounding.
+
+Keras computes moments, scale and shift by operators of their own, each of which reads or writes the whole
+tensor: in a small ResNet that is a quarter of a training step. TensorFlow has one kernel for all of it, which
+is fast where the channels fill its vectors. Elsewhere it is slower than Keras, and the formulas are computed
+on rows of several positions, which are long enough for any number of channels.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import gcd, prod
+from typing import Final
+
+import keras
+import tensorflow as tf
+from typing_extensions import override
+
+#: Channels, or positions of a row, that kernels of floats take at once.
+_VECTOR: Final = 8
+
+
+@contextmanager
+def quick_batch_norms(model: keras.Model) -> Iterator[None]:
+    """Let a model's batch norms compute as here while a training step of it is traced in the block.
+
+    Args:
+        model: A flat one. Its layers are what they were after the block.
+    """
+    norms = [layer for layer in model.layers if type(layer) is keras.layers.BatchNormalization]
+    try:
+        for norm in norms:
+            norm.__class__ = _QuickBatchNormalization
+        yield
+    finally:
+        for norm in norms:
+            norm.__class__ = keras.layers.BatchNormalization
+
+
+class _QuickBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]  # Keras is untyped
+    """A batch norm whose training is quick where it is of the usual kind."""
+
+    @override
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None, mask: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        if not (training and self.trainable and mask is None and self._is_usual(inputs)):
+            return super().call(inputs, training=training, mask=mask)
+        channels = inputs.shape[-1]
+        scale = self.gamma if self.scale else tf.ones([channels])
+        shift = self.beta if self.center else tf.zeros([channels])
+        normalised = _in_one_kernel if channels % _VECTOR == 0 else _in_long_rows
+        outputs, mean, variance = normalised(
+            inputs, tf.convert_to_tensor(scale), tf.convert_to_tensor(shift), self.epsilon
+        )
+        for moving, now in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign(moving * self.momentum + now * (1 - self.momentum))
+        return outputs
+
+    def _is_usual(self, inputs: tf.Tensor) -> bool:
+        last = self.axis in (-1, len(inputs.shape) - 1)
+        return last and inputs.dtype == tf.float32 and self.compute_dtype == "float32" and not self.renorm
+
+
+def _in_one_kernel(
+    inputs: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the outputs [..., channels], and the mean and the variance of each channel."""
+    channels, shape = inputs.shape[-1], tf.shape(inputs)
+    image = inputs if len(inputs.shape) == 4 else tf.reshape(inputs, [-1, 1, 1, channels])
+    empty = tf.zeros([0])
+    result = tf.raw_ops.FusedBatchNormV3(
+        x=image, scale=scale, offset=shift, mean=empty, variance=empty, epsilon=epsilon, is_training=True
+    )
+    count = tf.cast(tf.reduce_prod(shape[:-1]), tf.float32)
+    # The kernel's variance is that of a sample, n - 1 of its n values being free.
+    variance = result.batch_variance * (count - 1) / count
+    return tf.reshape(result.y, shape), result.batch_mean, variance
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow is untyped
+def _in_long_rows(inputs: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float) -> object:
+    """Return the same as `_in_one_kernel`, and the function of the gradients."""
+    shape, channels = tf.shape(inputs), inputs.shape[-1]
+    at_once = gcd(_VECTOR, prod(size or 1 for size in inputs.shape[:-1]))
+    rows = tf.reshape(inputs, [-1, at_once * channels])
+    height = tf.shape(rows)[0]
+    count, ones = tf.cast(height * at_once, tf.float32), tf.ones([1, height])
+
+    def total(of: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.reshape(tf.matmul(ones, of), [at_once, channels]), 0)
+
+    def along(rows_of: tf.Tensor) -> tf.Tensor:
+        return tf.tile(rows_of, [at_once])
+
+    mean = total(rows) / count
+    centred = rows - along(mean)
+    variance = total(centred * centred) / count
+    inverse = tf.math.rsqrt(variance + epsilon)
+    outputs = centred * along(scale * inverse) + along(shift)
+
+    def gradients(upstream: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, None]:
+        """Nothing is learned through the moments, which are for inference."""
+        of_outputs = tf.reshape(upstream, tf.shape(rows))
+        of_shift = total(of_outputs)
+        of_scale = total(of_outputs * centred) * inverse
+        factor = scale * inverse
+        of_rows = along(factor) * of_outputs - (
+            centred * along(factor * of_scale * inverse / count) + along(factor * of_shift / count)
+        )
+        return tf.reshape(of_rows, shape), of_scale, of_shift, None
+
+    return (tf.reshape(outputs, shape), mean, variance), gradients

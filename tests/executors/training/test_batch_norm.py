@@ -1,0 +1,95 @@
+"""Training steps with quick batch norms, against Keras' own."""
+
+from contextlib import nullcontext
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.training.batch_norm import quick_batch_norms
+
+layers = keras.layers
+
+
+def network(shape, channels, **settings):
+    """A batch norm between two layers, whose statistics and weights are not those it starts with."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input(shape)
+    norm = layers.BatchNormalization(name="norm", momentum=0.9, epsilon=1e-5, **settings)
+    first = layers.Dense(channels, use_bias=False)(inputs)  # a bias would have no gradient
+    model = keras.Model(inputs, layers.Dense(2)(norm(first)))
+    for variable in norm.variables:
+        variable.assign(np.random.default_rng(4).uniform(0.5, 2.0, variable.shape))
+    return model
+
+
+def step(model, x, quick):
+    """Outputs, gradients and statistics of a step, and the kinds of its operators."""
+
+    @tf.function(autograph=False)
+    def run(inputs):
+        with tf.GradientTape() as tape, quick_batch_norms(model) if quick else nullcontext():
+            outputs = model(inputs, training=True)
+            loss = tf.reduce_sum(outputs * tf.cos(outputs))
+        return [outputs, *tape.gradient(loss, model.trainable_variables)]
+
+    results = [result.numpy() for result in run(x)]
+    statistics = [variable.numpy() for variable in model.non_trainable_variables]
+    kinds = {operator.type for operator in run.get_concrete_function(x).graph.get_operations()}
+    return results + statistics, kinds
+
+
+@pytest.mark.parametrize("channels", [8, 5, 24, 1])
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [
+        ((6, 4), {}),
+        ((7, 3), {"scale": False}),
+        ((3,), {"center": False}),
+        ((3, 5, 2), {"axis": 3}),
+        ((2, 3, 2, 3), {"scale": False, "center": False}),
+    ],
+)
+def test_a_step_is_that_of_keras(shape, settings, channels):
+    x = tf.constant(np.random.default_rng(5).normal(2.0, 3.0, (12, *shape)).astype(np.float32))
+    expected, slow = step(network(shape, channels, **settings), x, quick=False)
+    results, kinds = step(network(shape, channels, **settings), x, quick=True)
+    for result, wanted in zip(results, expected, strict=True):
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(result, wanted, atol=2e-5 * scale)
+    assert "SquaredDifference" in slow
+    assert "SquaredDifference" not in kinds
+    assert ("FusedBatchNormV3" in kinds) == (channels % 8 == 0)
+
+
+def test_any_number_of_examples_is_normalised():
+    """Only positions that every batch has make long rows."""
+    model = network((5, 3), 6)
+    x = np.random.default_rng(5).normal(size=(7, 5, 3)).astype(np.float32)
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, 5, 3])])
+    def run(inputs):
+        with quick_batch_norms(model):
+            return model(inputs, training=True)
+
+    np.testing.assert_allclose(run(x), network((5, 3), 6)(x, training=True), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["frozen", "first axis", "half", "evaluated"])
+def test_others_stay_with_keras(kind):
+    model = network((6, 8), 8, axis=1 if kind == "first axis" else -1)
+    if kind == "half":
+        model.get_layer("norm").dtype_policy = "mixed_float16"
+    model.get_layer("norm").trainable = kind != "frozen"
+    x = tf.constant(np.random.default_rng(5).normal(size=(4, 6, 8)).astype(np.float32))
+    with quick_batch_norms(model):
+        outputs = model(x, training=kind != "evaluated")
+    np.testing.assert_array_equal(outputs, model(x, training=kind != "evaluated"))
+
+
+def test_layers_are_what_they_were_after_a_failure():
+    model = network((6,), 8)
+    with pytest.raises(ValueError, match="incompatible"), quick_batch_norms(model):
+        model(np.zeros((2, 5), np.float32))
+    assert type(model.get_layer("norm")) is layers.BatchNormalization
