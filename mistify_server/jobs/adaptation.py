@@ -204,7 +204,7 @@ class CollectiveAdaptation:
     ) -> Attempt:
         """Package a goal; where the server chose its precision and it falls short, try others.
 
-        First come safer ones of the same network; where the goal is still missed, networks of their own.
+        First come safer ones of the same network; where it still falls short, networks of their own.
         """
         best = await self._attempt(index, goal, adapted, root)
         for at_safer in safer(best):
@@ -214,7 +214,7 @@ class CollectiveAdaptation:
         tried = []
         plan = self._plan
         for other in others(best, plan.source_costs, plan.floor, plan.estimates):
-            if best.meets:
+            if best.meets and not best.falls_short:
                 break
             node = self._tree.nodes[index].model_copy(
                 update={"budget": dict(other.budget), "targets": other.targets}

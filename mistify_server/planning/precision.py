@@ -107,6 +107,18 @@ class Attempt:
         expected = KNOWN_LOSS[self.goal.quantization.precision.stored_as] + _TOLERATED_LOSS
         return before - after > expected
 
+    @property
+    def lost(self) -> float:
+        """Return the share of the checkpoint's accuracy that the package has lost; all where there is none.
+
+        Of an error it is the share of the package's that the checkpoint does not have.
+        """
+        if not isinstance(self.result, PackageResult):
+            return 1.0
+        before, after = self.adapted.accuracy, self.result.validation_accuracy
+        better, worse = (before, after) if self.goal.metric.is_share else (after, before)
+        return 1 - worse / better if better > 0 else 0.0
+
     def improved(self, attempt: "Attempt") -> "Attempt":
         """Return the attempt if it meets all limits, and this one does not or serves the goal less well.
 
@@ -173,10 +185,10 @@ def safer(attempt: Attempt) -> Iterator[Goal]:
 def others(
     attempt: Attempt, source: Costs, floor: Costs, estimates: EdgeEstimates | None = None
 ) -> Iterator[Goal]:
-    """Yield a goal that is missed at each other precision that may meet it, the likeliest first.
+    """Yield a goal at each other precision that may serve it better, the likeliest first.
 
-    Each takes a network of its own. Where all limits are met and only accuracy is missed, these are the
-    precisions that leave more of the network.
+    Each takes a network of its own. Where all limits are met, these are the precisions that leave more of the
+    network, and those that are expected to lose less than the package has lost.
 
     Args:
         attempt: With the precision that was chosen.
@@ -190,10 +202,14 @@ def others(
     left = share_within(goal.budget, source, estimates)
     at_each = [at_other_precision(goal, precision) for precision in allowed(goal.tuning, goal.compression)]
     shares = {at.quantization.precision: share_within(at.budget, source, estimates) for at in at_each}
+    lost = attempt.lost - _LOSS_OF_HALVING * log2(left)
     for at in sorted(at_each, key=lambda at: _expected_loss(at.quantization.precision, shares)):
-        same = at.quantization.precision is goal.quantization.precision.stored_as
-        more = not attempt.within_limits or shares[at.quantization.precision] > left
-        if not same and more and at.budget != goal.budget and _reachable(at.budget, floor):
+        precision = at.quantization.precision
+        same = precision is goal.quantization.precision.stored_as
+        likely = (
+            not attempt.within_limits or shares[precision] > left or _expected_loss(precision, shares) < lost
+        )
+        if not same and likely and at.budget != goal.budget and _reachable(at.budget, floor):
             yield at
 
 

@@ -243,7 +243,7 @@ async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(si
 
 async def test_without_a_safer_precision_within_the_limits_the_package_stays(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_401.0})
-    assert packaged_as(site) == ["int8", "int8-qat"]
+    assert packaged_as(site) == ["int8", "int8-qat", "dynamic", "float16"]
     assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.INT8)
 
 
@@ -269,8 +269,8 @@ async def test_goals_that_are_added_leave_it_to_the_server_too(
         job.id, [{**make_config("b", memory=2_400), **later}, {**make_config("c", FLOP="0.4x"), **later}]
     )
     _, b, c = (await caller.finished(job.id)).goals
-    assert (b.quantization.precision, c.quantization.precision) == (Quantization.INT8, Quantization.NONE)
-    assert b.precision_choice.startswith("int8, ")
+    assert (b.quantization.precision, c.quantization.precision) == (Quantization.DYNAMIC, Quantization.NONE)
+    assert b.precision_choice.startswith("dynamic, in place of int8")
 
 
 GOAL = Goal(
@@ -387,6 +387,30 @@ def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
     assert tried(missed(replace(FAST, precision_choice=""), 0.8, **{"latency_ms@host@int8": 2.1})) == []
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "precisions"),
+    [
+        (0.3, ["dynamic", "none", "float16"]),
+        (0.76, ["dynamic"]),  # to halve the source costs as much as int8 has; to quarter it costs more
+        (0.79, []),
+    ],
+)
+def test_what_a_precision_has_lost_is_compared_with_what_others_would_cut(
+    accuracy: float, precisions: list[str]
+) -> None:
+    """As int8 the limit leaves 63 % of the source, as dynamic half of it, as floats a quarter."""
+    goal = replace(FAST, targets=())
+    attempt = Attempt(goal, adapted(0.8, **{"latency_ms@host@int8": 1.9}), package(accuracy))
+    assert attempt.meets
+    assert tried(attempt) == precisions
+
+
+def test_what_is_lost_is_a_share_of_the_greater() -> None:
+    assert Attempt(GOAL, adapted(0.8), package(0.2)).lost == pytest.approx(0.75)
+    assert Attempt(replace(GOAL, metric=Metric.MSE), adapted(0.2), package(0.8)).lost == pytest.approx(0.75)
+    assert Attempt(GOAL, adapted(0.0), package(0.0)).lost == 0.0
+
+
 def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None:
     slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
     fast = missed(at_other_precision(FAST, Quantization.DYNAMIC), 0.6, **{"latency_ms@host@dynamic": 1.9})
@@ -397,6 +421,23 @@ def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None
     assert fast.improved(slow) is fast
     noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])
     assert noted.goal.precision_choice.endswith("; the goal was missed as float32, too")
+
+
+async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    """The limits leave 80 % of the network as int8, which loses five points, and 40 % as dynamic."""
+    costs = {axis: cost for axis, cost in COSTS.items() if not axis.startswith("latency")}
+    site.write("model.json", {"costs": costs, "floor": dict.fromkeys(costs, 1.0)})
+    job = await caller.submit([{**make_config("a", memory=2_000), "quantization": "auto"}])
+    assert job.goals[0].quantization.precision is Quantization.INT8
+    (goal,) = (await caller.finished(job.id)).goals
+    assert [task["budget"] for task in site.tasks("adapt")] == [
+        {"memory_bytes@int8": 2_000},
+        {"memory_bytes@dynamic": 2_000},
+    ]
+    assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.DYNAMIC)
+    assert "in place of int8, as which accuracy was 75.0%" in goal.precision_choice
 
 
 async def test_a_goal_is_missed_only_when_every_precision_misses_it(
