@@ -7,7 +7,7 @@ BENCHMARKS := goal_tree collective executors limits peer_torch_pruning streaming
 	tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow test-web bench support-matrix check format proto clean
+.PHONY: help install demo test test-slow test-web bench docs support-matrix check format proto clean
 
 help:  ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -39,6 +39,10 @@ bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLP
 	failed=0; for name in $(BENCHMARKS); do \
 		MISTIFY_TEST_DATA=$(DATA) $(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
 	done; exit $$failed
+
+docs: install  ## Build the documentation site in build/site/; a warning is an error
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 support-matrix: install  ## Write docs/support-matrix.md: looks at 42 architectures, which takes half an hour
 	mkdir -p docs

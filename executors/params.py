@@ -21,7 +21,7 @@ class TrainingParams(BaseModel):
         optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks that
             nothing normalises, unless there is a learning rate, and else `sgd`.
         learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
-            to go; None for one that suits it.
+            to go; without it, one that suits it.
         distillation: Part of the loss that comes from the teacher's outputs.
         temperature: Softening of both outputs in distillation.
     """
@@ -52,7 +52,7 @@ class Params(TrainingParams):
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
         seed: Where all randomness starts from.
         layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
-            names. They are the assignments' own, in the structure of the source.
+            names.
     """
 
     source_steps: int = Field(default=2400, ge=0)

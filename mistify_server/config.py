@@ -55,7 +55,12 @@ class ServeConfig(BaseSettings):
         description="a directory", examples=["/var/lib/mistify"]
     )
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.", show_default=DEFAULT_LISTEN)
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where gRPC is served; port 0 takes a free one.",
+            show_default=DEFAULT_LISTEN,
+        ),
     ] = Field(DEFAULT_LISTEN, description="HOST:PORT", examples=[DEFAULT_LISTEN])
     http: Annotated[
         str | None,

@@ -35,12 +35,18 @@ Multiple = Annotated[float, BeforeValidator(_multiple), PlainSerializer(lambda v
 class BranchesConfig(Settings):
     """A number of branches, whose budgets are spread evenly, on a logarithmic scale, around the goal's.
 
-    With `saved_model` the package has them as a TensorFlow SavedModel, too.
+    Attributes:
+        count: The number of branches, the goal's own network among them.
+        from_: The budget of the smallest, as a multiple of the goal's.
+        to: The budget of the largest.
+        saved_model: Whether the package also has them as a TensorFlow SavedModel.
     """
 
     count: int = Field(default=3, ge=2, le=16, description="a number from 2 to 16", examples=[3])
-    from_: Multiple = Field(default=1 / 3, alias="from", description=_EXPECTED, examples=["1/3x"])
-    to: Multiple = Field(default=3.0, description=_EXPECTED, examples=["3x"])
+    from_: Multiple = Field(
+        default="1/3x", validate_default=True, alias="from", description=_EXPECTED, examples=["1/3x"]
+    )
+    to: Multiple = Field(default="3x", validate_default=True, description=_EXPECTED, examples=["3x"])
     saved_model: bool = Field(default=False, description="true or false", examples=[True])
 
     @model_validator(mode="after")

@@ -117,14 +117,20 @@ class DataSettings(Settings):
         description="losses by output",
         examples=[{"boxes": "box_iou"}],
     )
-    validation: Validation = 0.1
+    validation: Validation = Field(
+        default=0.1, description="a share of the training data, or the name of a file", examples=[0.1]
+    )
     augment: Augmentation | None = None
     scale: InputScaling | None = None
     class_weights: ClassWeights | None = Field(
         default=None, description='"balanced" or a list of numbers above 0', examples=["balanced"]
     )
     text: TextSettings | None = None
-    labels: Labels | None = Field(default=None, exclude_if=lambda labels: labels is None)
+    labels: Labels | None = Field(
+        default=None,
+        exclude_if=lambda labels: labels is None,
+        description="a list of names, the name of a file, or an object of these by output",
+    )
     preparation: dict[str, Preparation] = Field(
         default_factory=dict,
         exclude_if=lambda preparation: not preparation,

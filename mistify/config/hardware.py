@@ -39,6 +39,11 @@ class HardwareConfig(Settings):
     A profile of one's own can have a name, also that of a known profile that it then replaces;
     without a name it is called after its figures. A name alone is that of a known profile, or of a device
     that was measured, which the server knows.
+
+    Attributes:
+        name: A device class, a device that was measured, or what figures of one's own are called.
+        compute_power: The peak of the device.
+        memory_bandwidth: The peak of its memory.
     """
 
     name: Annotated[
@@ -48,10 +53,10 @@ class HardwareConfig(Settings):
     ] = None
     compute_power: (
         Annotated[float, PlainValidator(parse_compute_power), PlainSerializer(format_compute_power)] | None
-    ) = None
+    ) = Field(default=None, description="a compute power", examples=["10GFLOP/s"])
     memory_bandwidth: (
         Annotated[float, PlainValidator(parse_bandwidth), PlainSerializer(format_bandwidth)] | None
-    ) = None
+    ) = Field(default=None, description="a memory bandwidth", examples=["8.5GB/s"])
 
     @model_validator(mode="before")
     @classmethod

@@ -148,6 +148,10 @@ class AlgorithmConfig(Settings):
     """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone will do.
 
     `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
+
+    Attributes:
+        name: The algorithm.
+        config: Its settings.
     """
 
     name: Annotated[Text, AfterValidator(str.lower)] = Field(
@@ -170,11 +174,17 @@ class AdaptationGoal(Settings):
 
     Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
     `accuracy` has a figure for each output that is named; a plain one is that of `OVERALL`.
+
+    Attributes:
+        accuracy: The figure that the package has to reach on the test data, by the `metric` of the data; or a
+            figure for each output, by that output's metric.
     """
 
     model_config = ConfigDict(extra="allow")
 
-    accuracy: Figures | None = None
+    accuracy: Figures | None = Field(
+        default=None, description="a figure, or an object of figures by output", examples=["0.80"]
+    )
 
     @property
     def limits(self) -> dict[str, Quantity]:
@@ -219,7 +229,24 @@ else:
 
 
 class PortingConfig(Settings):
-    """One goal for one model: an element of the list in Figure 3."""
+    """One goal for one model: an element of the list in Figure 3.
+
+    Attributes:
+        id: The goal's name, which is that of its directory in the output.
+        model: The pretrained network: a file, the directory of a SavedModel, an architecture, or the name of
+            a model that the server knows.
+        dataset: The data to train, choose and test with.
+        algorithm: How networks are adapted; a name alone will do.
+        adaptation_goal: The demands on the network: limits on its costs, and an accuracy to reach.
+        hardware: What a limit on latency is meant on; without it, the machine of the server. A name alone
+            will do.
+        threads: The threads with which LiteRT runs the package.
+        quantization: The precision of the package; a name alone will do. Without it, the server chooses one
+            where latency, memory or size is limited, and else it is "none".
+        branches: Networks between which the package switches on the device; without it there is only one.
+        compression: Weights that become zero or alike; without it, all stay as they are.
+        tuning: How the package is trained on the device.
+    """
 
     id: Annotated[str, AfterValidator(_check_id)] = Field(
         description="an id that can name a directory", examples=["half-flop"]

@@ -152,7 +152,12 @@ class TokenPreparation(Settings):
 
 
 class Preparation(Settings):
-    """The preparation of one input: as an image or as tokens."""
+    """The preparation of one input: as an image or as tokens.
+
+    Attributes:
+        image: The way from an image to the input.
+        tokens: The tokens of a text.
+    """
 
     image: ImagePreparation | None = Field(default=None, exclude_if=lambda image: image is None)
     tokens: TokenPreparation | None = Field(default=None, exclude_if=lambda tokens: tokens is None)

@@ -11,7 +11,9 @@ from mistify.parsing.validation import InvalidValue, Settings, unknown_name
 class QuantizationConfig(Settings):
     """The `quantization` of a config: a precision alone, or an object with its settings.
 
-    `inputs` is the type of an integer package's inputs and outputs: floats, which it converts, or int8.
+    Attributes:
+        precision: What the package computes with.
+        inputs: The type of an integer package's inputs and outputs: floats, which it converts, or int8.
     """
 
     precision: Quantization = Field(

@@ -24,9 +24,13 @@ class TuningConfig(Settings):
 
     Its goal has neither branches nor compression, nor a model without layers.
 
-    `trainable` is "none", "network", "head" (what makes the outputs), or how many of the last blocks: a block
-    is what has weights between two places where the whole network goes through one tensor. Adam's steps
-    do not depend on the range of the inputs; "sgd" hardly learns from figures such as pixels from 0 to 255.
+    Attributes:
+        trainable: The part that is trained: nothing, the network, its head (what makes the outputs), or some
+            of the last blocks. A block is what has weights between two places where the whole network goes
+            through one tensor.
+        optimizer: Adam's steps do not depend on the range of the inputs; "sgd" hardly learns from figures
+            such as pixels from 0 to 255.
+        batch_size: The examples of a training step.
     """
 
     trainable: Part = Field(default="none", description=_PARTS, examples=["head"])

@@ -35,7 +35,7 @@ class ServerConfig(Settings):
 
     Attributes:
         server: address as `host:port`.
-        token_file: file with the server's access token; None if the server needs none.
+        token_file: file with the server's access token; not needed where the server has none.
     """
 
     server: Address = Field(description="HOST:PORT", examples=["127.0.0.1:7465"])

@@ -27,15 +27,15 @@ class TuningFile(Settings):
     """The group that a device tunes with, and the settings of the training.
 
     Attributes:
-        group: its name on the server.
+        group: the name of the group on the server.
         peers: the most peers to learn from.
-        hints: facts about the data, as in `mistify.peers.hints.Hints`; `labels = "counted"` stands for the
+        hints: facts about the data, as the group compares them; `labels = "counted"` stands for the
             share of each class among the examples.
-        privacy: the noise on the data that the published model is trained on; None for no noise.
-        learning_rate: at first.
+        privacy: the noise on the data that the published model is trained on; without it there is none.
+        learning_rate: the learning rate at first.
         patience: passes through the data without gain after which the learning rate is lowered, or the
             training ends.
-        rehearsal: the weight of what the network knew before, as in `TrainingSettings`.
+        rehearsal: the weight of what the network knew before, so that it forgets less; 0 for nothing.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])

@@ -30,10 +30,10 @@ class Privacy(Settings):
         upper: bound of values; higher ones are clipped.
         unit: what the epsilons protect: "value" or "example".
         epsilon: for the inputs of one release.
-        label_epsilon: for the labels of one release; None leaves them unprotected.
+        label_epsilon: for the labels of one release; without it they are not protected.
         radius: the most L1 distance of an example from the middle of the bounds, for the unit "example".
         budget: the most epsilon of all releases from this device.
-        ledger: the file that records the spent epsilon; None for one beside the package.
+        ledger: the file that records the spent epsilon; by default one beside the package.
     """
 
     lower: Annotated[float, Field(description="a number, such as 0 for pixels", examples=[0])]

@@ -1,0 +1,75 @@
+"""What mkdocs calls while it builds the site: pages that are made, and links that lead to them."""
+
+import sys
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from typer.cli import get_docs_for_click
+
+REPOSITORY: Final = Path(__file__).parents[1]
+sys.path.insert(0, str(REPOSITORY))  # mkdocs loads this file by its path
+
+from docs_site import settings  # noqa: E402
+from docs_site.links import COPIED, ELSEWHERE, EXAMPLES, relinked  # noqa: E402
+from mistify_client.cli import main as client  # noqa: E402
+from mistify_server import cli as server  # noqa: E402
+
+_LANGUAGES: Final = {".py": "python", ".toml": "toml"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what lies elsewhere in the repository, and what is made."""
+    made = {
+        "reference/settings.md": settings.page(),
+        "reference/commands.md": _commands(),
+        **{f"{place.relative_to(REPOSITORY / 'docs')}.md": _example(place) for place in _examples()},
+    }
+    for path, text in made.items():
+        files.append(File.generated(config, path, content=text))
+    for own, path in ELSEWHERE.items():
+        files.append(File.generated(config, path, abs_src_path=str(REPOSITORY / own)))
+    for directory, copy in COPIED.items():
+        for file in sorted((REPOSITORY / directory).iterdir()):
+            files.append(File.generated(config, f"{copy}/{file.name}", abs_src_path=str(file)))
+    files.append(File.generated(config, "assets/mermaid.js", content=_mermaid()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Make links lead to where files of the repository are on the site."""
+    return relinked(markdown, page.file.src_uri)
+
+
+def _commands() -> str:
+    """Return the reference of both command lines, which are asked themselves."""
+    parts = [
+        "# Commands",
+        "What `--help` says of each command. [Exit codes](../server.md#exit-codes) are those of all.",
+    ]
+    for name, app in (("mistify", client.app), ("mistify-server", server.app)):
+        command = typer.main.get_command(app)
+        docs = get_docs_for_click(obj=command, ctx=typer.Context(command), name=name)
+        parts.append("\n".join(f"#{line}" if line.startswith("#") else line for line in docs.splitlines()))
+    return "\n\n".join(parts)
+
+
+def _examples() -> list[Path]:
+    return sorted(path for path in (REPOSITORY / EXAMPLES).iterdir() if path.is_dir())
+
+
+def _example(directory: Path) -> str:
+    """Return a page with the files of an example."""
+    sources = (file for file in sorted(directory.iterdir()) if file.suffix in _LANGUAGES)
+    blocks = (f'```{_LANGUAGES[file.suffix]} title="{file.name}"\n{file.read_text()}```' for file in sources)
+    return "\n\n".join([f"# docs/examples/{directory.name}", *blocks]) + "\n"
+
+
+def _mermaid() -> bytes:
+    """Return the library that draws diagrams: without it, browsers would fetch one from elsewhere."""
+    with as_file(files("mermaidx") / "assets" / "mermaid.js") as path:
+        return path.read_bytes()
