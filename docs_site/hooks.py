@@ -15,7 +15,8 @@ REPOSITORY: Final = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY))  # mkdocs loads this file by its path
 
 from docs_site import settings  # noqa: E402
-from docs_site.links import COPIED, ELSEWHERE, EXAMPLES, relinked  # noqa: E402
+from docs_site.links import COMMANDS, COPIED, ELSEWHERE, EXAMPLES, SETTINGS, relinked  # noqa: E402
+from docs_site.results import MARK, missed_targets  # noqa: E402
 from mistify_client.cli import main as client  # noqa: E402
 from mistify_server import cli as server  # noqa: E402
 
@@ -25,8 +26,8 @@ _LANGUAGES: Final = {".py": "python", ".toml": "toml"}
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what lies elsewhere in the repository, and what is made."""
     made = {
-        "reference/settings.md": settings.page(),
-        "reference/commands.md": _commands(),
+        SETTINGS: settings.page(),
+        COMMANDS: _commands(),
         **{f"{place.relative_to(REPOSITORY / 'docs')}.md": _example(place) for place in _examples()},
     }
     for path, text in made.items():
@@ -41,7 +42,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make links lead to where files of the repository are on the site."""
+    """Lead links to where files of the repository are on the site, and list targets that are missed."""
+    if MARK in markdown:
+        results = (REPOSITORY / "benchmarks" / "RESULTS.md").read_text()
+        markdown = markdown.replace(MARK, missed_targets(results))
     return relinked(markdown, page.file.src_uri)
 
 

@@ -12,6 +12,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "benchmarks/RESULTS.md": "results.md",
 }
 
+#: Pages of the site that are made when it is built.
+SETTINGS: Final = "reference/settings.md"
+COMMANDS: Final = "reference/commands.md"
+
 #: Directories that are copied as they are.
 COPIED: Final[Mapping[str, str]] = {"benchmarks/pictures": "results", "configs": "configs"}
 

@@ -1,0 +1,172 @@
+"""README and tutorials do what they say: each is followed, but for what is listed here with the reason."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from mistify.config.reading import parse_batch
+from tests.paths import REPOSITORY
+from tests.walkthroughs import Walkthrough, snippets_of, unclear, words_of
+
+_INSTALLS = "installs into the environment of the reader; .ci/run does it"
+_CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs the client alone"
+
+#: What is not done, by page and by the command or the first line, and why.
+SKIPPED: Mapping[str, Mapping[str, str]] = {
+    "README.md": {
+        "make demo": f"{_INSTALLS}, and tests/test_end_to_end.py ports what it ports",
+        "make test": "this test is part of it",
+        "job 20261125-005248-38535bf4, 7 goals": "what make demo has printed once",
+        "pip install '.[server]'": _INSTALLS,
+        "pip wheel --no-deps --wheel-dir dist .": _CLIENT_ALONE,
+        "pip install './mistify_porting-0.1.0-py3-none-any.whl[client]'": _CLIENT_ALONE,
+        "mistify port configs/resnet8_cifar10.json --data-root DATA --out out": (
+            "needs data that are not here: tests/test_resnet8_cifar10.py ports it where they are"
+        ),
+    },
+    "docs/first-hour.md": {},
+    "docs/extending.md": {
+        "pytest -q -m '' tests/executors/test_conformance.py tests/mistify_client/monitor/policies": (
+            "takes minutes, and needs a checkout; test_the_algorithm_and_the_policy_conform runs it"
+        ),
+    },
+    "docs/tutorials/engineer.md": {},
+    "docs/tutorials/app-developer.md": {},
+    "docs/tutorials/operator.md": {
+        "mistify profile-device --name my-board --server 127.0.0.1:7465 --token-file token": (
+            "takes three minutes: tests/test_devices_end_to_end.py measures a device"
+        ),
+    },
+}
+
+
+def follow(page: str, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    with Walkthrough(directory, SKIPPED[page], environment) as walkthrough:
+        walkthrough.follow(REPOSITORY / page)
+
+
+def test_every_tutorial_is_followed() -> None:
+    tutorials = {str(page.relative_to(REPOSITORY)) for page in REPOSITORY.glob("docs/tutorials/*.md")}
+    assert tutorials <= SKIPPED.keys()
+    assert len(tutorials) == 3
+
+
+@pytest.mark.parametrize("page", SKIPPED)
+def test_every_snippet_is_followed_or_listed(page: str) -> None:
+    assert list(unclear(REPOSITORY / page, SKIPPED[page])) == []
+    names = [name for snippet in snippets_of(REPOSITORY / page) for name in snippet.names]
+    assert [name for name in SKIPPED[page] if name not in names] == []
+    assert len(names) > 5
+
+
+@pytest.mark.parametrize("page", SKIPPED)
+def test_every_config_that_is_saved_is_one(page: str) -> None:
+    """Those that are wrong on purpose are called so."""
+    for snippet in snippets_of(REPOSITORY / page):
+        if snippet.file is not None and snippet.file.endswith(".json") and "wrong" not in snippet.file:
+            assert parse_batch(snippet.text, snippet.file, server_knows_more=True)
+
+
+def test_figures_are_left_out_of_the_comparison() -> None:
+    assert words_of("phone: met,  accuracy 93.7%, 21.6us") == words_of("phone: met, accuracy 8%, 2ms")
+    assert words_of("met, accuracy 93.7%") != words_of("unmet, accuracy 93.7%")
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ("one\n\n```console\n$ echo one\ntwo\n```\n", "two"),
+        ("one\n\n```console\n$ false\n```\n", "false"),
+        ("one\n\n```console\n$ true  # exit code 2\n```\n", "true"),
+        ("one\n\n```\nsomething\n```\n", "something"),
+    ],
+)
+def test_what_a_page_says_wrongly_is_noticed(tmp_path: Path, page: str, reason: str) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(page)
+    with Walkthrough(tmp_path, {}) as walkthrough, pytest.raises(AssertionError, match=reason):
+        walkthrough.follow(path)
+
+
+def test_a_page_is_followed_in_its_order(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "Save this as `a.txt`:\n\n```text\none 1\n```\n\n"
+        "then\n\n```console\n$ cat \\\n    a.txt\n...\none 2\n$ rm a.txt  # a comment\n"
+        "$ test -e a.txt  # exit code 1\n$ no such command\n```\n"
+    )
+    with Walkthrough(tmp_path, {"no such command": "there is none"}) as walkthrough:
+        walkthrough.follow(path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_first_hour(tmp_path: Path) -> None:
+    follow("docs/first-hour.md", tmp_path)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    # A plain network of convolutions, with default settings, keeps what it knew.
+    assert report["source"]["accuracy"] > 0.85
+    assert all(goal["achieved"]["accuracy_change"] > -0.08 for goal in report["goals"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_engineer(tmp_path: Path) -> None:
+    follow("docs/tutorials/engineer.md", tmp_path)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert {goal["id"]: goal["quantization"]["precision"] for goal in report["goals"]}["badge"] != "none"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_app_developer(tmp_path: Path) -> None:
+    follow("docs/tutorials/app-developer.md", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_operator(tmp_path: Path) -> None:
+    follow("docs/tutorials/operator.md", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_plug_ins(tmp_path: Path) -> None:
+    """Installed by pip, into a directory of their own."""
+    site = tmp_path / "site"
+    follow(
+        "docs/extending.md",
+        tmp_path,
+        {
+            "PYTHONPATH": str(site),
+            "PIP_TARGET": str(site),
+            "PIP_NO_DEPS": "1",
+            "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of --build-isolation
+        },
+    )
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    (goal,) = report["goals"]
+    limits = {"activations": 0.8, "flops": 0.6}
+    assert all(goal["achieved"][axis] <= share * report["source"][axis] for axis, share in limits.items())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_readme(tmp_path: Path) -> None:
+    """With a model and data of one's own."""
+    keras.utils.set_random_seed(0)
+    image = keras.Input((8, 8, 1))
+    x = keras.layers.Conv2D(16, 3, activation="relu")(image)
+    x = keras.layers.Conv2D(32, 3, activation="relu")(x)
+    x = keras.layers.Dense(10, activation="softmax")(keras.layers.GlobalAveragePooling2D()(x))
+    keras.Model(image, x).save(tmp_path / "my_model.keras")
+    digits = load_digits()
+    images = digits.images[..., None].astype(np.float32) / 16
+    for name, part in {"train": slice(1400), "test": slice(1400, None)}.items():
+        np.savez(tmp_path / f"{name}.npz", x=images[part], y=digits.target[part])
+    follow("README.md", tmp_path)
