@@ -1,5 +1,6 @@
 """What mkdocs calls while it builds the site: pages that are made, and links that lead to them."""
 
+import re
 import sys
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -9,6 +10,7 @@ import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 from typer.cli import get_docs_for_click
 
 REPOSITORY: Final = Path(__file__).parents[1]
@@ -19,6 +21,11 @@ from docs_site.links import COMMANDS, COPIED, ELSEWHERE, EXAMPLES, SETTINGS, rel
 from docs_site.results import MARK, missed_targets  # noqa: E402
 from mistify_client.cli import main as client  # noqa: E402
 from mistify_server import cli as server  # noqa: E402
+
+_MERMAID: Final = "assets/mermaid.js"
+
+#: What each group of commands says of its own, cut short; the page has a table of contents.
+_INDEX: Final = re.compile(r"^\*\*Commands\*\*:\n\n(?:\* .*\n)+\n?", re.MULTILINE)
 
 _LANGUAGES: Final = {".py": "python", ".toml": "toml"}
 
@@ -37,15 +44,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for directory, copy in COPIED.items():
         for file in sorted((REPOSITORY / directory).iterdir()):
             files.append(File.generated(config, f"{copy}/{file.name}", abs_src_path=str(file)))
-    files.append(File.generated(config, "assets/mermaid.js", content=_mermaid()))
+    files.append(File.generated(config, _MERMAID, content=_mermaid()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to where files of the repository are on the site, and list targets that are missed."""
+    """Lead links to where files of the repository are on the site, and add what pages cannot have themselves.
+
+    These are the targets that are missed, and the library that draws diagrams.
+    """
     if MARK in markdown:
         results = (REPOSITORY / "benchmarks" / "RESULTS.md").read_text()
         markdown = markdown.replace(MARK, missed_targets(results))
+    if "```mermaid" in markdown:
+        script = get_relative_url(_MERMAID, page.file.url)
+        markdown = f'{markdown}\n\n<script src="{script}"></script>\n'
     return relinked(markdown, page.file.src_uri)
 
 
@@ -58,7 +71,7 @@ def _commands() -> str:
     for name, app in (("mistify", client.app), ("mistify-server", server.app)):
         command = typer.main.get_command(app)
         docs = get_docs_for_click(obj=command, ctx=typer.Context(command), name=name)
-        parts.append("\n".join(f"#{line}" if line.startswith("#") else line for line in docs.splitlines()))
+        parts.append(re.sub(r"^#", "##", _INDEX.sub("", docs), flags=re.MULTILINE))
     return "\n\n".join(parts)
 
 
@@ -74,6 +87,6 @@ def _example(directory: Path) -> str:
 
 
 def _mermaid() -> bytes:
-    """Return the library that draws diagrams: without it, browsers would fetch one from elsewhere."""
+    """Return the library that draws diagrams: without it, the theme would fetch one from elsewhere."""
     with as_file(files("mermaidx") / "assets" / "mermaid.js") as path:
         return path.read_bytes()

@@ -5,6 +5,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -71,7 +72,7 @@ def sections() -> Iterator[Section]:
     yield Section(
         "Goals",
         "A goal in the config of `mistify port`, `plan` and `add`; [Configs](../config.md) explains how they "
-        "work together. A dot leads into an object, `*` stands for a name that you choose.",
+        "work together. Objects in a goal have tables of their own; `*` is a name that you choose.",
         tuple(settings_of(PortingConfig)),
     )
     yield Section(
@@ -113,13 +114,13 @@ def page() -> str:
     """Return the reference as Markdown."""
     text = [
         "# Settings",
-        "Every key of every config file, as the models declare it that check them. "
-        "**Bold** keys have to be there.",
+        "Every key of every config file, as the program checks it. **Bold** keys have to be there.",
     ]
     for section in sections():
-        header = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
-        table = "\n".join([*header, *map(_row, section.settings)])
-        text += [f"## {section.title}", section.introduction, table]
+        text += [f"## {section.title}", section.introduction]
+        for place, settings in groupby(sorted(section.settings, key=_place), key=_place):
+            header = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
+            text += [f"### `{place}`"] * bool(place) + ["\n".join([*header, *map(_row, settings)])]
     return "\n\n".join(text) + "\n"
 
 
@@ -255,8 +256,14 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+def _place(setting: Setting) -> str:
+    """Return the key of the object that a setting is in; empty at the top."""
+    return setting.key.rpartition(".")[0]
+
+
 def _row(setting: Setting) -> str:
-    key = f"**`{setting.key}`**" if setting.required else f"`{setting.key}`"
+    name = setting.key.rpartition(".")[2]
+    key = f"**`{name}`**" if setting.required else f"`{name}`"
     default = f"`{setting.default}`" if setting.default else ""
     return f"| {key} | {_cell(setting.expected)} | {default} | {_cell(setting.meaning)} |"
 

@@ -1,0 +1,80 @@
+"""The documentation site in a browser: diagrams, search, and nothing from elsewhere."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.paths import REPOSITORY
+
+pytest.importorskip("mkdocs", reason="needs the extra docs")
+pytestmark = pytest.mark.web
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A handler that logs nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the site, built anew."""
+    directory = tmp_path_factory.mktemp("documentation") / "site"
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(directory)]
+    done = subprocess.run(build, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory)))
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    serving.join()
+    server.server_close()
+
+
+@pytest.fixture
+def elsewhere(page: Page, site: str) -> Iterator[None]:
+    """Fail if a page asks for anything that is not on the site."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    yield
+    assert [url for url in asked if not url.startswith((site, "blob:", "data:"))] == []
+    assert asked
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
+@pytest.mark.usefixtures("elsewhere")
+def test_pages_fit_and_diagrams_are_drawn(
+    page: Page, site: str, scheme: str, width: int, screenshots: Path
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    for name, shown in {
+        "index": "Ten minutes",
+        "architecture": "One goal, from the command to the package",
+        "tutorials/operator": "A job from a laptop",
+        "reference/settings": "dataset.preparation.*.image",
+        "reference/client": "PortedModel",
+    }.items():
+        page.goto(f"{site}/{name}.html")
+        expect(page.get_by_role("heading", name=shown).first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        if name == "architecture":
+            expect(page.locator("div.mermaid")).to_have_count(3)
+        page.screenshot(path=screenshots / f"site-{name.replace('/', '-')}-{scheme}-{width}.png")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_search_finds_a_setting(page: Page, site: str) -> None:
+    page.goto(f"{site}/index.html")
+    page.get_by_role("textbox", name="Search").click()
+    page.get_by_role("textbox", name="Search").fill("hysteresis")
+    expect(page.locator(".md-search-result__item").filter(has_text="Settings").first).to_be_visible()
