@@ -1,6 +1,8 @@
 """README and tutorials do what they say: each is followed, but for what is listed here with the reason."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,9 +11,19 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from executors.base import executor_class
+from executors.training.plugged_in import plugged_in, plugged_in_loss
+from mistify.config.metric import Metric
 from mistify.config.reading import parse_batch
+from mistify_client.monitor.policies.base import Situation, make_policy
+from mistify_client.monitor.sensing.costs import BranchCosts
+from mistify_client.monitor.sensing.sensors import SensorReading
+from mistify_client.monitor.state.targets import Targets
 from tests.paths import REPOSITORY
+from tests.plug_ins import environment
 from tests.walkthroughs import Walkthrough, snippets_of, unclear, words_of
+
+EXTENDING = "docs/extending.md"
 
 _INSTALLS = "installs into the environment of the reader; .ci/run does it"
 _CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs the client alone"
@@ -30,7 +42,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "docs/first-hour.md": {},
-    "docs/extending.md": {
+    EXTENDING: {
         "pytest -q -m '' tests/executors/test_conformance.py tests/mistify_client/monitor/policies": (
             "takes minutes, and needs a checkout; test_the_algorithm_and_the_policy_conform runs it"
         ),
@@ -134,21 +146,63 @@ def test_the_operator(tmp_path: Path) -> None:
     follow("docs/tutorials/operator.md", tmp_path)
 
 
+def installing_into(site: Path) -> dict[str, str]:
+    """Return the environment in which pip installs into a directory, and Python looks there, too."""
+    return {
+        "PYTHONPATH": str(site),
+        "PIP_TARGET": str(site),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of --build-isolation
+    }
+
+
+@pytest.fixture(scope="module")
+def plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of docs/extending.md, installed by its own command."""
+    directory = tmp_path_factory.mktemp("plug-ins")
+    names = [name for snippet in snippets_of(REPOSITORY / EXTENDING) for name in snippet.names]
+    skipped = dict.fromkeys(names, "") | SKIPPED[EXTENDING]
+    del skipped["pip install --quiet ./plugins"]
+    with Walkthrough(directory, skipped, installing_into(directory / "site")) as walkthrough:
+        walkthrough.follow(REPOSITORY / EXTENDING)
+    return directory / "site"
+
+
+def test_each_plug_in_is_found_and_does_what_the_page_says(
+    plug_ins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(plug_ins)
+    assert executor_class("smallest_norm").params_class().steps == 50
+    worst = plugged_in(Metric("worst_class"))
+    scores = np.eye(3)[[0, 0, 1, 2]]
+    assert worst.score(scores, np.array([0, 0, 1, 1])) == 0.5
+    focal = float(plugged_in_loss("focal").loss(scores[:, :2] * 0.5, np.array([0, 0, 1, 1]), np.ones(4, "f")))
+    assert focal == pytest.approx((3 * 0.25 * np.log(2) + np.log(1e7)) / 4, rel=1e-3)
+    policy = make_policy({"name": "thrifty", "battery": 0.5})
+    branches = (BranchCosts(1.0, 0.7), BranchCosts(5.0, 0.9))
+    for battery, latency, chosen in ((0.4, "9ms", 0), (0.6, "9ms", 1), (0.6, "4ms", 0), (None, "0.1ms", 0)):
+        reading, targets = SensorReading(battery=battery), Targets(latency=latency)
+        situation = Situation(9.0, 0, 0.0, branches, 1.0, False, reading, reading, targets)
+        decision = policy.decide(situation)
+        assert (decision.branch, decision.fits) == (chosen, latency != "0.1ms")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_algorithm_and_the_policy_conform(plug_ins: Path) -> None:
+    tests = ["tests/executors/test_conformance.py", "tests/mistify_client/monitor/policies/test_base.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-k", "smallest_norm or thrifty", *tests]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment(plug_ins), check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert "13 passed" in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_plug_ins(tmp_path: Path) -> None:
-    """Installed by pip, into a directory of their own."""
-    site = tmp_path / "site"
-    follow(
-        "docs/extending.md",
-        tmp_path,
-        {
-            "PYTHONPATH": str(site),
-            "PIP_TARGET": str(site),
-            "PIP_NO_DEPS": "1",
-            "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of --build-isolation
-        },
-    )
+    follow(EXTENDING, tmp_path, installing_into(tmp_path / "site"))
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     (goal,) = report["goals"]
     limits = {"activations": 0.8, "flops": 0.6}
