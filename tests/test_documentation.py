@@ -30,6 +30,7 @@ ENTRY_POINTS = {
     f"mistify.{kind}"
     for kind in ("executors", "policies", "correlations", "metrics", "scores", "losses", "layers")
 }
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -39,6 +40,9 @@ def defined(tree: ast.AST, prefix: str = "") -> set[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(prefix + node.name)
             names |= defined(node, f"{node.name}.") if isinstance(node, ast.ClassDef) else set()
@@ -99,6 +103,15 @@ def test_every_function_that_the_architecture_names_is_in_its_file():
 def test_every_module_and_class_that_a_page_names_exists(page):
     names = set(DOTTED.findall(page.read_text())) - ENTRY_POINTS
     assert [name for name in sorted(names) if not importable(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_python_snippet_imports_what_is_there(page):
+    for snippet in PYTHON.findall(page.read_text()):
+        imports = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.ImportFrom)]
+        names = [f"{node.module}.{alias.name}" for node in imports for alias in node.names]
+        own = [name for name in names if DOTTED.fullmatch(name)]
+        assert [name for name in own if not importable(name)] == [], snippet
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
