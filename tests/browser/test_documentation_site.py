@@ -78,3 +78,16 @@ def test_the_search_finds_a_setting(page: Page, site: str) -> None:
     page.get_by_role("textbox", name="Search").click()
     page.get_by_role("textbox", name="Search").fill("hysteresis")
     expect(page.locator(".md-search-result__item").filter(has_text="Settings").first).to_be_visible()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_commands_of_a_console_are_copied_without_their_output(page: Page, site: str) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{site}/tutorials/engineer.html")
+    page.locator(".highlight").filter(has_text="mistify plan goals.json").locator(
+        "[data-clipboard-target]"
+    ).click()
+    expect(page.get_by_text("Copied to clipboard")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.split("\n")[0] == "mistify plan goals.json"
+    assert "accuracy" not in copied
