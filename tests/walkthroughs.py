@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class Snippet:
     Attributes:
         language: As the page names it.
         text: Its content.
-        file: The name under which the reader is asked to save it; None where he is not.
+        file: The name under which the page asks to save it; None where it does not.
     """
 
     language: str
@@ -62,6 +62,11 @@ class Snippet:
         parts = re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:] if self.language == "console" else []
         lines = [re.sub(r" \\\n\s*", " ", part).splitlines() for part in parts]
         return [Command.of(first, others) for first, *others in lines]
+
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether a reader knows what to do with it."""
+        return self.file is not None or bool(self.commands)
 
     @property
     def names(self) -> list[str]:
@@ -86,9 +91,9 @@ class Walkthrough:
     """A reader in a directory, who follows a page.
 
     Args:
-        directory: Where he works; `configs` and `docs` of the repository are there.
+        directory: Where the reader works; `configs` and `docs` of the repository are there.
         skipped: What is not done, by its name.
-        environment: Of his commands, besides that of the test.
+        environment: Of the commands, besides that of the test.
     """
 
     def __init__(
@@ -118,12 +123,10 @@ class Walkthrough:
                 path = self.directory / snippet.file
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(snippet.text)
-            elif snippet.commands:
-                for command in snippet.commands:
-                    if command.line not in self._skipped:
-                        self._enter(command)
-            else:
-                assert snippet.names[0] in self._skipped, f"nothing is known to be done with {snippet.names}"
+            assert snippet.can_be_followed or snippet.names[0] in self._skipped, snippet.names[0]
+            for command in snippet.commands:
+                if command.line not in self._skipped:
+                    self._enter(command)
 
     def _enter(self, command: Command) -> None:
         if command.line == "kill %1":
@@ -177,10 +180,3 @@ class Walkthrough:
         for line in command.expected:
             if line != MORE:
                 assert words_of(self._as_here(line)) in printed, f"{command.line}\n{line}\n{output}"
-
-
-def unclear(page: Path, skipped: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names of snippets that a reader can neither save nor enter, and that are not skipped."""
-    for snippet in snippets_of(page):
-        if snippet.file is None and not snippet.commands and snippet.names[0] not in skipped:
-            yield snippet.names[0]
