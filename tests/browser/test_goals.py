@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(600)]
 
-#: Long enough to be watched, with two limits, so that weights have something to choose between.
-SETTINGS = {"source_steps": 20, "adapt_steps": 200, "cuts": 8, "tune_steps": 400}
+#: Long enough to be watched on a fast machine, with two limits, so that there are weights between them.
+SETTINGS = {"source_steps": 20, "adapt_steps": 200, "cuts": 8, "schedule_interval": 50, "tune_steps": 1000}
 CONFIG = {
     "id": "phone",
     "model": "digits-resnet",
@@ -22,10 +22,10 @@ CONFIG = {
     "algorithm": {"name": "morphnet", "config": SETTINGS},
 }
 PLOTS = [
-    "training loss",
-    "accuracy on validation data",
-    "costs, as multiples of their limits",
-    "weights of the structure losses",
+    "Training loss",
+    "Validation data: accuracy",
+    "Costs, as multiples of their limits",
+    "Weights of the structure losses",
 ]
 
 
@@ -47,9 +47,7 @@ def drawn(page: Page, part: str) -> list[Any]:
     return list(page.evaluate(f"[...document.querySelectorAll('#curves .plot')].map(plot => plot.{part})"))
 
 
-def test_curves_grow_while_the_page_is_open(
-    page: Page, goal_page: str, url: str, job: str, screenshots: Path
-) -> None:
+def test_curves_grow_while_the_page_is_open(page: Page, goal_page: str, url: str, job: str) -> None:
     page.goto(goal_page)
     page.evaluate("window.isTheSame = true")
     expect(page.locator("#curves .plot .main-svg").first).to_be_visible(timeout=200_000)
@@ -57,16 +55,15 @@ def test_curves_grow_while_the_page_is_open(
     more = "seen => document.querySelector('#curves .plot').data[0].x.length > seen + 2"
     page.wait_for_function(more, arg=seen, timeout=200_000)
     expect(page.locator("#progress li")).to_contain_text("phone")
-    page.screenshot(path=screenshots / "running.png", full_page=True)
     # The package appears when it is made, and the curves stay.
     expect(page.get_by_role("link", name="Download the package")).to_be_visible(timeout=400_000)
     assert page.evaluate("window.isTheSame")
-    expect(page.locator("#curves .plot")).to_have_count(len(PLOTS))
-    assert drawn(page, "layout.yaxis.title.text") == PLOTS
+    expect(page.locator("#curves figcaption")).to_have_text(PLOTS)
+    assert drawn(page, "data[0].x.length > 0") == [True] * len(PLOTS)
     curve = httpx.get(f"{url}v1/jobs/{job}/goals/phone/details").json()["curve"]
     losses = [point["loss"] for point in curve if point["loss"] is not None]
     assert drawn(page, "data[0].y")[0] == losses
-    assert len(losses) > 10
+    assert len(losses) > 5
     assert {point["stage"] for point in curve} == {"adapting", "tuning"}
 
 
@@ -87,14 +84,16 @@ def test_layers_have_the_widths_of_the_package(
         for operator in graph.operators
         if flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) in ("CONV_2D", "FULLY_CONNECTED")
     ]
-    rows = page.locator(".layers tbody tr")
+    rows = page.locator("div.layers tbody tr")
     shown = {}
     for row in rows.all():
         name, width, params, _, _ = row.locator("td").all_inner_texts()
         shown[name] = (width, params)
-    with_weights = [width for name, (width, params) in shown.items() if params.strip() != "0 → 0"]
-    assert sorted(int(width.split("→")[1]) for width in with_weights) == sorted(channels)
-    assert all(int(width.split("→")[0]) >= int(width.split("→")[1]) for width in with_weights)
+    widths = [
+        [int(each) for each in width.split("→")] for width, params in shown.values() if params.strip() != "0"
+    ]
+    assert sorted(width[-1] for width in widths) == sorted(channels)
+    assert sum(width[0] > width[-1] for width in widths) > 5
     goal = httpx.get(f"{url}v1/jobs/{job}", params={"goal_id": "phone"}).json()["job"]["goals"][0]
     details = httpx.get(f"{url}v1/jobs/{job}/goals/phone/details").json()
     for figure, axis in (("params", "params"), ("multiply_adds", "flops")):
@@ -111,7 +110,8 @@ def test_a_goal_s_page_fits_its_screen(
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(goal_page)
     expect(page.locator("#curves .plot .main-svg").first).to_be_visible(timeout=400_000)
-    expect(page.locator(".layers")).to_be_visible(timeout=400_000)
+    expect(page.locator("div.layers")).to_be_visible(timeout=400_000)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=screenshots / f"goal-{width}-{scheme}.png", full_page=True)
+    if (width, scheme) == (1280, "light"):
+        page.screenshot(path=screenshots / "goal.png", full_page=True)
     page.close()

@@ -26,11 +26,11 @@
       .filter((drawn) => drawn.x.length);
     const weights = byAxis("structure_loss_weights");
     return [
-      { title: "training loss", traces: [trace("training loss", (point) => point.loss)] },
-      { title: `${metric} on validation data`, traces: [trace(metric, (point) => point.accuracy)] },
-      { title: "costs, as multiples of their limits", traces: byAxis("relative_costs"), limit: 1 },
+      { title: "Training loss", traces: [trace("loss", (point) => point.loss)] },
+      { title: `Validation data: ${metric}`, traces: [trace(metric, (point) => point.accuracy)] },
+      { title: "Costs, as multiples of their limits", traces: byAxis("relative_costs"), limit: 1 },
       // The only limit has all the weight there is.
-      { title: "weights of the structure losses", traces: weights.length > 1 ? weights : [], range: [0, 1.05] },
+      { title: "Weights of the structure losses", traces: weights.length > 1 ? weights : [], range: [0, 1.05] },
     ].filter(({ traces }) => traces.some((drawn) => drawn.x.length));
   }
 
@@ -43,13 +43,18 @@
     const place = document.getElementById("curves");
     if (!place || !curves || !window.Plotly) return;
     const { color, layout } = window.plotStyle();
+    const all = layout("training steps", "");
     const drawn = plots(curves);
     document.getElementById("training").hidden = !drawn.length;
     while (place.children.length > drawn.length) place.lastChild.remove();
     while (place.children.length < drawn.length) {
-      place.append(Object.assign(document.createElement("div"), { className: "plot" }));
+      const figure = document.createElement("figure");
+      const drawing = Object.assign(document.createElement("div"), { className: "plot" });
+      figure.append(document.createElement("figcaption"), drawing);
+      place.append(figure);
     }
     const begun = stages(curves.points);
+    const end = Math.max(...steps(curves.points), 1);
     const colors = ["--accent", "--run", "--good", "--bad", "--soft"].map(color);
     drawn.forEach(({ title, traces, limit, range }, index) => {
       const lines = begun.slice(1).map(({ at }) => (
@@ -59,26 +64,32 @@
         const dashed = { color: color("--soft"), width: 1, dash: "dash" };
         lines.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: limit, y1: limit, line: dashed });
       }
-      const names = begun.map(({ stage, at }) => (
+      const [caption, drawing] = place.children[index].children;
+      caption.textContent = title;
+      // The name of a short stage would lie upon the next one.
+      const long = begun.filter(({ at }, stage) => (begun[stage + 1]?.at ?? end) - at >= 0.15 * end);
+      const names = long.map(({ stage, at }) => (
         { text: stage, x: at, yref: "paper", y: 1, xanchor: "left", yanchor: "bottom", showarrow: false,
           font: { size: 11, color: color("--soft") } }
       ));
       window.Plotly.react(
-        place.children[index],
+        drawing,
         traces.map((trace, at) => ({
           ...trace,
           type: "scatter",
           mode: trace.x.length > 40 ? "lines" : "lines+markers",
-          line: { color: colors[at % colors.length] },
+          line: { color: colors[at % colors.length], dash: ["solid", "dash", "dot"][at % 3] },
           hovertemplate: `%{y:.4g} at step %{x}<extra>${trace.name}</extra>`,
         })),
         {
-          ...layout("training steps", title),
+          ...all,
+          xaxis: { ...all.xaxis, range: [-0.02 * end, 1.02 * end] },
+          yaxis: { ...all.yaxis, ...(range ? { range } : {}) },
+          margin: { l: 45, r: 10, t: 22, b: 45 },
           showlegend: traces.length > 1,
-          legend: { orientation: "h", y: -0.25, yanchor: "top" },
+          legend: { orientation: "h", y: -0.3, yanchor: "top" },
           shapes: lines,
           annotations: names,
-          ...(range ? { yaxis: { ...layout("", title).yaxis, range } } : {}),
         },
         { displayModeBar: false, responsive: true },
       );

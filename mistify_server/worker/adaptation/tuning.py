@@ -17,7 +17,7 @@ _REPORT_STEPS: Final = 50
 #: Looks at the accuracy divide a round of tuning into so many parts.
 _PARTS: Final = 4
 
-#: Validation examples of a look. The looks of a round take about as long as ten of its steps.
+#: Validation examples of a look. The looks of a round take less time than ten of its steps.
 LOOK_EXAMPLES: Final = 500
 
 
