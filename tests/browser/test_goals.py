@@ -108,6 +108,7 @@ def test_a_goal_s_page_fits_its_screen(
     browser: Browser, goal_page: str, screenshots: Path, width: int, scheme: str
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_default_timeout(120_000)
     page.goto(goal_page)
     expect(page.locator("#curves .plot .main-svg").first).to_be_visible(timeout=400_000)
     expect(page.locator("div.layers")).to_be_visible(timeout=400_000)
