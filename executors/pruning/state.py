@@ -126,7 +126,7 @@ class PruningState:
             self.assignment,
             loss,
             cuts=self.cuts,
-            memory=Memory(memory.steps, arrays),
+            memory=replace(memory, arrays=arrays),
         )
         state.trainer.learning_rate = _pace(self.assignment) * state.trainer.usual_rate
         return replace(state, start=self.start)

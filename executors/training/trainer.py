@@ -36,10 +36,12 @@ class Memory:
     Attributes:
         steps: Updates so far.
         arrays: The optimizer's moments: kind -> path of the weight -> array of its shape.
+        loss: The mean loss of the last call of `train`; None before the first.
     """
 
     steps: int
     arrays: Mapping[str, Mapping[str, Floats]]
+    loss: float | None = None
 
 
 def constant(steps: int) -> Floats:
@@ -68,6 +70,7 @@ class Trainer:
         evaluation: Evaluates it.
         usual_rate: The highest learning rate by the settings, or else one that suits the optimizer.
         learning_rate: The highest; may be changed between two calls.
+        loss: The mean loss of the last call of `train`, also of an earlier trainer; None before the first.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Trainer:
         self.evaluation = Evaluation(model)
         name, self.usual_rate = optimizer_of(model, setup.params)
         self.learning_rate = self.usual_rate
+        self.loss = None if memory is None else memory.loss
         self._setup = setup
         self._penalty = penalty
         self._after_step = after_step
@@ -114,7 +118,8 @@ class Trainer:
         with activity("tracing"):
             self._run.get_concrete_function()
         with activity("training"):
-            return self._train(schedule)
+            self.loss = self._train(schedule)
+        return self.loss
 
     def memory(self) -> Memory:
         """Return what another trainer of the same weights, or of a part of them, can go on with."""
@@ -122,7 +127,7 @@ class Trainer:
             kind: {path: variable.numpy() for path, variable in variables.items()}
             for kind, variables in self._remembered().items()
         }
-        return Memory(int(self._optimizer.iterations), arrays)
+        return Memory(int(self._optimizer.iterations), arrays, self.loss)
 
     def _recall(self, memory: Memory) -> None:
         self._optimizer.iterations.assign(memory.steps)

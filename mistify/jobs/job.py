@@ -188,7 +188,21 @@ STARTING: Final = "starting"
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """The progress of a goal. `accuracy`, by `metric`, is None while it has not been measured."""
+    """The progress of a goal, or of its source.
+
+    Attributes:
+        stage: What is being done, in words.
+        step: Training steps of the task so far, or another count of its stage.
+        total_steps: The most of them.
+        costs: Of the network as it stands.
+        accuracy: By `metric`, on validation data; None while it has not been measured.
+        metric: The metric of `accuracy`.
+        loss: The mean training loss since the update before, structure losses and distillation included;
+            None where nothing was trained.
+        relative_costs: The costs that the goal limits, as multiples of their limits.
+        structure_loss_weights: The weight of each limit in the structure losses while a network is adapted;
+            they sum to 1 (paper 4.3).
+    """
 
     stage: str
     step: int
@@ -196,6 +210,14 @@ class ProgressUpdate:
     costs: Costs = field(default_factory=dict)
     accuracy: float | None = None
     metric: Metric = Metric.ACCURACY
+    loss: float | None = None
+    relative_costs: Costs = field(default_factory=dict)
+    structure_loss_weights: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def on_curve(self) -> bool:
+        """True if it is of a network that is adapted to limits, or trained."""
+        return bool(self.relative_costs) or self.loss is not None
 
 
 @dataclass(frozen=True)

@@ -532,8 +532,22 @@ class JobEvent(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., unix_ms: _Optional[int] = ..., goal_id: _Optional[str] = ..., job_state: _Optional[_Union[JobState, str]] = ..., goal_state: _Optional[_Union[GoalState, str]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy", "metric")
+    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy", "metric", "loss", "relative_costs", "structure_loss_weights")
     class CostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class RelativeCostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class StructureLossWeightsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -546,13 +560,71 @@ class Progress(_message.Message):
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    RELATIVE_COSTS_FIELD_NUMBER: _ClassVar[int]
+    STRUCTURE_LOSS_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     stage: str
     step: int
     total_steps: int
     costs: _containers.ScalarMap[str, float]
     accuracy: float
     metric: str
-    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ...) -> None: ...
+    loss: float
+    relative_costs: _containers.ScalarMap[str, float]
+    structure_loss_weights: _containers.ScalarMap[str, float]
+    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., loss: _Optional[float] = ..., relative_costs: _Optional[_Mapping[str, float]] = ..., structure_loss_weights: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class GetGoalDetailsRequest(_message.Message):
+    __slots__ = ("job_id", "goal_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    goal_id: str
+    def __init__(self, job_id: _Optional[str] = ..., goal_id: _Optional[str] = ...) -> None: ...
+
+class GoalDetails(_message.Message):
+    __slots__ = ("layers", "curve", "sequence")
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    CURVE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    layers: LayerTable
+    curve: _containers.RepeatedCompositeFieldContainer[Progress]
+    sequence: int
+    def __init__(self, layers: _Optional[_Union[LayerTable, _Mapping]] = ..., curve: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class LayerTable(_message.Message):
+    __slots__ = ("hardware", "layers")
+    HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    hardware: str
+    layers: _containers.RepeatedCompositeFieldContainer[LayerChange]
+    def __init__(self, hardware: _Optional[str] = ..., layers: _Optional[_Iterable[_Union[LayerChange, _Mapping]]] = ...) -> None: ...
+
+class LayerChange(_message.Message):
+    __slots__ = ("name", "kind", "groups", "before", "after")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: str
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    before: LayerFigures
+    after: LayerFigures
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., before: _Optional[_Union[LayerFigures, _Mapping]] = ..., after: _Optional[_Union[LayerFigures, _Mapping]] = ...) -> None: ...
+
+class LayerFigures(_message.Message):
+    __slots__ = ("width", "params", "multiply_adds", "milliseconds")
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
+    MULTIPLY_ADDS_FIELD_NUMBER: _ClassVar[int]
+    MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    width: int
+    params: int
+    multiply_adds: int
+    milliseconds: float
+    def __init__(self, width: _Optional[int] = ..., params: _Optional[int] = ..., multiply_adds: _Optional[int] = ..., milliseconds: _Optional[float] = ...) -> None: ...
 
 class FetchPackageRequest(_message.Message):
     __slots__ = ("job_id", "goal_id", "file", "offset")

@@ -75,6 +75,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.WatchJobRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.JobEvent.FromString,
                 _registered_method=True)
+        self.GetGoalDetails = channel.unary_unary(
+                '/mistify.v1.Porting/GetGoalDetails',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.GetGoalDetailsRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.GoalDetails.FromString,
+                _registered_method=True)
         self.FetchPackage = channel.unary_stream(
                 '/mistify.v1.Porting/FetchPackage',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.FetchPackageRequest.SerializeToString,
@@ -148,6 +153,13 @@ class PortingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetGoalDetails(self, request, context):
+        """What lists of goals leave out: the layers of a goal's network before and after, and its training so far.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FetchPackage(self, request, context):
         """A file of a package from an offset on, so that a broken download goes on where it stopped.
         """
@@ -204,6 +216,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.WatchJob,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.WatchJobRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.JobEvent.SerializeToString,
+            ),
+            'GetGoalDetails': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGoalDetails,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.GetGoalDetailsRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.GoalDetails.SerializeToString,
             ),
             'FetchPackage': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchPackage,
@@ -433,6 +450,33 @@ class Porting:
             '/mistify.v1.Porting/WatchJob',
             mistify_dot_v1_dot_porting__pb2.WatchJobRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.JobEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGoalDetails(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/GetGoalDetails',
+            mistify_dot_v1_dot_porting__pb2.GetGoalDetailsRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.GoalDetails.FromString,
             options,
             channel_credentials,
             insecure,

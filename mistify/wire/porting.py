@@ -4,6 +4,7 @@ from mistify.config.metric import Metric
 from mistify.config.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
@@ -58,6 +59,16 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
 def goal_from_proto(message: pb.Goal) -> Goal:
     """Return the goal of a message."""
     return _CONVERTER.from_message(message, Goal)
+
+
+def details_to_proto(details: GoalDetails) -> pb.GoalDetails:
+    """Return the details of a goal as a message."""
+    return _CONVERTER.to_message(details, pb.GoalDetails)
+
+
+def details_from_proto(message: pb.GoalDetails) -> GoalDetails:
+    """Return the details of a goal of a message."""
+    return _CONVERTER.from_message(message, GoalDetails)
 
 
 def plan_to_proto(plan: Plan) -> pb.PortingPlan:

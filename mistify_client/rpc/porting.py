@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
@@ -106,6 +107,17 @@ class PortingClient(ServiceClient):
             if goal.id == goal_id:
                 return job, goal
         raise MistifyError(ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}")
+
+    def details(self, job_id: str, goal_id: str) -> GoalDetails:
+        """Return the layers of a goal's network before and after, and the curve of its training.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is no such job or goal.
+        """
+        request = pb.GetGoalDetailsRequest(job_id=job_id, goal_id=goal_id)
+        return porting.details_from_proto(
+            self._connection.call(self._stub.GetGoalDetails, request, JOB_SECONDS)
+        )
 
     def goal_with_package(self, job_id: str, goal_id: str) -> Goal:
         """Return a goal that has a package.

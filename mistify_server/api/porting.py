@@ -68,6 +68,12 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         async for event in self._service.watch(request.job_id, request.after_sequence, so_far=request.so_far):
             yield porting.event_to_proto(event)
 
+    async def GetGoalDetails(  # noqa: N802
+        self, request: pb.GetGoalDetailsRequest, context: Any
+    ) -> pb.GoalDetails:
+        """Show a goal's layers and its curve."""
+        return porting.details_to_proto(await self._service.details(request.job_id, request.goal_id))
+
     async def FetchPackage(  # noqa: N802
         self, request: pb.FetchPackageRequest, context: Any
     ) -> AsyncIterator[pb.PackageChunk]:

@@ -27,6 +27,7 @@ from mistify_server.store.changes import (
     CheckpointSaved,
     GoalChanged,
     GoalsFailed,
+    LayersSaved,
     ReferenceSaved,
     RootSaved,
 )
@@ -197,7 +198,8 @@ class CollectiveAdaptation:
             teacher_accuracy=root.teacher_accuracy,
             foreseen=self._tree.nodes[index].foreseen,
         )
-        self._log.record(GoalChanged(packaged))
+        layers = [LayersSaved(goal_id, package.layers)] if package.layers else []
+        self._log.record(GoalChanged(packaged), *layers)
 
     async def _attempt_precisions(
         self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult

@@ -10,6 +10,7 @@ from pathlib import Path
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import BatchReading, collective_batches, read_batch
 from mistify.errors import ErrorCode, MistifyError, invalid_config
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
@@ -178,6 +179,10 @@ class PortingService:
             return await asyncio.to_thread(self._store.jobs.part, job_id, selection)
         job = await asyncio.to_thread(self._store.jobs.job, job_id)
         return JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals))
+
+    async def details(self, job_id: str, goal_id: str) -> GoalDetails:
+        """Return the layers of a goal's network, and the curve of its training."""
+        return await asyncio.to_thread(self._store.jobs.details, job_id, goal_id)
 
     async def jobs(
         self, page_size: int, page_token: str, selection: GoalSelection | None = None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from mistify.jobs.details import LayerTable
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
@@ -65,6 +66,14 @@ class BranchesSaved:
 
 
 @dataclass(frozen=True)
+class LayersSaved:
+    """The layers of a goal's packaged network are known."""
+
+    goal_id: str
+    layers: LayerTable
+
+
+@dataclass(frozen=True)
 class GoalChanged:
     """A goal has changed; a new state becomes an event."""
 
@@ -89,7 +98,10 @@ class JobChanged:
 
 @dataclass(frozen=True)
 class Advanced:
-    """The work on a goal, or on the source (`goal_id` None), has advanced, which becomes an event."""
+    """The work on a goal, or on the source (`goal_id` None), has advanced, which becomes an event.
+
+    Of a goal that is trained, it becomes a point of its curve, too.
+    """
 
     goal_id: str | None
     update: ProgressUpdate
@@ -100,6 +112,7 @@ Change: TypeAlias = (
     | ReferenceSaved
     | CheckpointSaved
     | BranchesSaved
+    | LayersSaved
     | GoalChanged
     | GoalsFailed
     | JobChanged

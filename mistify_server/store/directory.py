@@ -16,8 +16,9 @@ from mistify_server.store.models import ModelStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
-from mistify_server.store.sql.jobs import SqlJobStore, SqlModelStore
+from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.sql.migrations.migrate import is_outdated, make_shrinkable, migrate
+from mistify_server.store.sql.models import SqlModelStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
@@ -65,6 +66,17 @@ class JobStore(ABC):
 
         Raises:
             MistifyError: NOT_FOUND, it has no such goal; INVALID_CONFIG, the page token is none.
+        """
+
+    @abstractmethod
+    def details(self, job_id: str, goal_id: str) -> GoalDetails:
+        """Return the layers of a goal's network, and the curve of its training.
+
+        The curve has a bounded number of points, however many there were: evenly thinned ones, the first and
+        the last, and so those with accuracies and those without.
+
+        Raises:
+            MistifyError: NOT_FOUND, it has no such goal.
         """
 
     @abstractmethod

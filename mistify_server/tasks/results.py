@@ -8,6 +8,7 @@ from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import Scores
 from mistify.costs.profiles import Profile
 from mistify.errors import Problem
+from mistify.jobs.details import LayerTable
 from mistify.jobs.job import BranchFigures
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
@@ -143,6 +144,7 @@ class PackageResult(TaskDone):
         validation_output_scores: Likewise on the validation data.
         note: What was not gained by the precision, or lost by the compression; may be empty.
         branches: Those in the package, the cheapest first.
+        layers: Of the goal's own network beside the source's; None where the source's cannot be told apart.
     """
 
     kind: Literal["package_result"] = "package_result"
@@ -156,6 +158,7 @@ class PackageResult(TaskDone):
     validation_output_scores: tuple[OutputScore, ...] = ()
     note: str = ""
     branches: tuple[BranchFigures, ...] = ()
+    layers: LayerTable | None = None
 
     @property
     def test_scores(self) -> Scores:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.responses import StreamingResponse
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
@@ -120,17 +121,24 @@ def job_routes(service: PortingService) -> APIRouter:
         await service.cancel(job_id)
         return await service.part(job_id, GoalSelection())
 
+    @router.get("/jobs/{job_id}/goals/{goal_id}/details", responses=dict(responses(*_INVALID)))
+    async def details(job_id: str, goal_id: str) -> GoalDetails:
+        """Show the layers of a goal's network before and after, and the curve of its training."""
+        return await service.details(job_id, goal_id)
+
     @router.get(
         "/jobs/{job_id}/events",
         response_class=StreamingResponse,
         responses={**responses(*_INVALID), 200: {"content": {"text/event-stream": {}}}},
     )
     async def events(
-        job_id: str, last_event_id: Annotated[int, Header(ge=0, le=2**53)] = 0
+        job_id: str,
+        after: Annotated[int, Query(ge=0, le=2**53, description="The last event that is known")] = 0,
+        last_event_id: Annotated[int, Header(ge=0, le=2**53, description="As `after`, but stronger")] = 0,
     ) -> StreamingResponse:
         """Send every event after a sequence number, then new ones as they come, until the job has ended."""
         await service.part(job_id, GoalSelection())  # an unknown job is refused before the stream begins
-        stream = _server_sent(service.watch(job_id, last_event_id))
+        stream = _server_sent(service.watch(job_id, last_event_id or after))
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
         )

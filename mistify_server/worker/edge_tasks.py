@@ -194,7 +194,7 @@ class EdgeRunner:
             assignment,
             params,
             targets,
-            reporter(self._on_progress, task.data.validation_metric),
+            reporter(self._on_progress, task.data.validation_metric, task.budget),
             measure=_stopwatch(task, assignment),
         )
 

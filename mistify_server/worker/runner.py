@@ -3,7 +3,9 @@
 from typing import TypeAlias
 
 from executors.custom_layers import import_layers
+from executors.structure import analyse
 from executors.timing import activity, timesheet
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import (
@@ -31,6 +33,7 @@ from mistify_server.worker.frozen_graphs import GraphRunner
 from mistify_server.worker.inspection.inspection import SourceInspector
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
+from mistify_server.worker.packaging.layers import layer_table, profile_of
 from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.params import params_of
 from mistify_server.worker.reference_tasks import ReferenceMeter
@@ -90,7 +93,7 @@ class TaskRunner:
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
         report = reporter(self._on_progress, task.data.validation_metric)
-        report("packaging", 0, 1, task.costs, task.accuracy)
+        report(ProgressUpdate("packaging", 0, 1, task.costs, task.accuracy))
         params = params_of(task.algorithm, task.algorithm_config)
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
@@ -100,7 +103,11 @@ class TaskRunner:
         package = package_model(model, task, setup, test, training_steps=steps, branches=branches)
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
-        return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
+        source = self._checkpoints.shared(task.teacher)
+        layers = layer_table(analyse(source, params.layers), analyse(model), profile_of(task))
+        return made.model_copy(
+            update={"note": "; ".join(filter(None, (made.note, reason))), "layers": layers}
+        )
 
     def _load_branches(self, branches: BranchResult) -> Branches:
         """Return the networks of a multi-branch package."""

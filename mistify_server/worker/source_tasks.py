@@ -1,5 +1,7 @@
 """Source tasks: the root of a goal tree, made once for all goals of a batch (paper 4.3)."""
 
+from dataclasses import replace
+
 import keras
 
 from executors.base import Assignment, executor_class
@@ -10,6 +12,7 @@ from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import SourceResult
 from mistify_server.tasks.sources import DataSource
@@ -50,16 +53,13 @@ class RootMaker:
         report = reporter(self._on_progress, data.validation_metric)
         source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, setup.validation, metric)
-        report("tuning the source", 0, steps, source_costs, source_accuracy)
+        tuning = ProgressUpdate("tuning the source", 0, steps, source_costs)
+        report(replace(tuning, accuracy=source_accuracy))
         teacher = tuned_source(
-            source,
-            setup,
-            steps,
-            task.seed,
-            lambda step: report("tuning the source", step, steps, source_costs, None),
+            source, setup, steps, task.seed, lambda step: report(replace(tuning, step=step))
         )
         root = expanded(analyse(teacher, params.layers), task.exceed, profiles, task.seed)
-        report("preparing", steps, steps, source_costs, None)
+        report(ProgressUpdate("preparing", steps, steps, source_costs))
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,

@@ -55,7 +55,6 @@ def test_a_job_from_the_editor_to_the_package(
     page.locator("svg a").first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("phone")
-    page.screenshot(path=screenshots / "goal.png", full_page=True)
     with page.expect_download() as download:
         page.get_by_role("link", name="Download the package").click()
     download.value.save_as(tmp_path / "package.zip")

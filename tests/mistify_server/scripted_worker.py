@@ -20,6 +20,7 @@ from pathlib import Path
 from mistify.config.targets import Scores, reached
 from mistify.costs.budget import at_threads, latency_axis, size_axis
 from mistify.errors import Problem
+from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import BranchFigures, ProgressUpdate
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.messages import LOADING
@@ -46,6 +47,9 @@ from mistify_server.tasks.tasks import (
 from mistify_server.worker.loop import work
 
 HEARTBEAT_SECONDS = 0.2
+
+#: Of every package.
+LAYERS = LayerTable("host", (LayerChange("stem", "Conv2D", ("stem",), LayerFigures(8, 80, 512, 0.5), None),))
 
 
 class ScriptedWorker:
@@ -93,6 +97,7 @@ class ScriptedWorker:
                         BranchFigures(branch.share, branch.costs, {"latency_ms@host": 0.5}, task.accuracy)
                         for branch in (task.branches.branches if task.branches else ())
                     ],
+                    layers=LAYERS,
                     spent={"packaging": 0.125},
                 )
             case ReferenceTask():
@@ -150,6 +155,10 @@ class ScriptedWorker:
                 raise FloatingPointError("the loss became nan in step 3")
             case 23:
                 self.wait_at(".")
+        weights = dict.fromkeys(task.budget, 1 / len(task.budget))
+        self.report(
+            ProgressUpdate("adapting", 0, 100, relative_costs=weights, structure_loss_weights=weights)
+        )
         costs = {axis: min(cost, task.budget.get(axis, cost)) for axis, cost in parent.items()}
         for name in ("adapted", *(f"adapted-{axis}" for axis in task.budget)):
             known = self.control / name

@@ -1,4 +1,4 @@
-"""Jobs and model names in SQLite."""
+"""Jobs in SQLite."""
 
 import re
 import time
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import (
@@ -22,15 +23,16 @@ from mistify_server.store.changes import (
     GoalChanged,
     GoalsFailed,
     JobChanged,
+    LayersSaved,
     ReferenceSaved,
     RootSaved,
     Submission,
 )
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
-from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.details import details_of, insert_points, layers_row
 from mistify_server.store.sql.rows import (
     GoalEvent,
     adapt_result,
@@ -55,22 +57,34 @@ from mistify_server.store.sql.schema import (
     BatchRow,
     BranchesRow,
     CheckpointRow,
+    CurvePointRow,
     EdgeRow,
     EventRow,
     FileRow,
     GoalRow,
     GroupRow,
     JobRow,
-    ModelRow,
+    LayersRow,
     Table,
 )
 from mistify_server.tasks.results import BranchResult, ReferenceResult, SourceResult
 
 #: Rows of a job, those that refer to others first.
-_OF_JOB = (EventRow, FileRow, BranchesRow, GoalRow, EdgeRow, CheckpointRow, BatchRow, AdditionRow)
+_OF_JOB = (
+    EventRow,
+    FileRow,
+    BranchesRow,
+    LayersRow,
+    CurvePointRow,
+    GoalRow,
+    EdgeRow,
+    CheckpointRow,
+    BatchRow,
+    AdditionRow,
+)
 
 #: Tables with most rows, which name no file.
-_WITHOUT_FILES = frozenset({GoalRow.__tablename__, EventRow.__tablename__})
+_WITHOUT_FILES = frozenset(row.__tablename__ for row in (GoalRow, EventRow, LayersRow, CurvePointRow))
 
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
@@ -147,6 +161,12 @@ class SqlJobStore(JobStore):
     def part(self, job_id: str, selection: GoalSelection) -> JobPart:
         with self._database.read() as session:
             return part_of(session, _row(session, job_id), selection)
+
+    @override
+    def details(self, job_id: str, goal_id: str) -> GoalDetails:
+        with self._database.read() as session:
+            _row(session, job_id)
+            return details_of(session, job_id, goal_id)
 
     @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:
@@ -264,51 +284,9 @@ class SqlJobStore(JobStore):
         return self._database.shrink()
 
     def _append_events(self, session: Session, job_id: str, events: Iterable[GoalEvent]) -> None:
-        insert_events(session, job_id, events, last_sequence(session, job_id) + 1, self._now_ms())
-
-
-class SqlModelStore(ModelStore):
-    """Model names in SQLite."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @override
-    def add(self, model: NamedModel) -> None:
-        with self._database.write() as session:
-            if session.get(ModelRow, model.name.casefold()) is not None:
-                raise MistifyError(
-                    ErrorCode.CONFLICT,
-                    f'there is a model "{model.name}" already; remove it first or use another name',
-                )
-            session.add(
-                ModelRow(
-                    key=model.name.casefold(),
-                    name=model.name,
-                    artifact=model.artifact,
-                    file_name=model.file_name,
-                )
-            )
-
-    @override
-    def find(self, name: str) -> NamedModel | None:
-        with self._database.read() as session:
-            row = session.get(ModelRow, name.casefold())
-            return None if row is None else NamedModel(row.name, row.artifact, row.file_name)
-
-    @override
-    def all(self) -> list[NamedModel]:
-        with self._database.read() as session:
-            rows = session.scalars(select(ModelRow).order_by(ModelRow.key))
-            return [NamedModel(row.name, row.artifact, row.file_name) for row in rows]
-
-    @override
-    def remove(self, name: str) -> None:
-        with self._database.write() as session:
-            row = session.get(ModelRow, name.casefold())
-            if row is None:
-                raise MistifyError(ErrorCode.NOT_FOUND, f'there is no model "{name}" in the repository')
-            session.delete(row)
+        first, numbered = last_sequence(session, job_id) + 1, list(events)
+        insert_events(session, job_id, numbered, first, self._now_ms())
+        insert_points(session, job_id, numbered, first)
 
 
 def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
@@ -325,6 +303,8 @@ def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
         case BranchesSaved(goal_id, branched):
             made = branched.model_dump(mode="json")
             session.merge(BranchesRow(job_id=job_id, goal_id=goal_id, result=made))
+        case LayersSaved(goal_id, layers):
+            session.merge(layers_row(job_id, goal_id, layers))
         case GoalChanged(goal):
             row = session.get_one(GoalRow, (job_id, goal.id))
             unchanged = row.state == goal.state.value

@@ -159,6 +159,33 @@ class BranchesRow(Table):
     result: Mapped[dict[str, object]]
 
 
+class LayersRow(Table):
+    """The layers of a goal's network beside the source's (`LayerTable`)."""
+
+    __tablename__ = "layers"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    goal_id: Mapped[str] = mapped_column(primary_key=True)
+    layers: Mapped[dict[str, object]]
+
+
+class CurvePointRow(Table):
+    """A point of the curve of a goal's training (`ProgressUpdate`).
+
+    Those with an accuracy (`measured`) are numbered and thinned out apart from the others; `sequence` is the
+    number of the point's event.
+    """
+
+    __tablename__ = "curve_points"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    goal_id: Mapped[str] = mapped_column(primary_key=True)
+    measured: Mapped[bool] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    sequence: Mapped[int]
+    point: Mapped[dict[str, object]]
+
+
 class FileRow(Table):
     """A file of a goal's package; its content is the artifact `sha256`."""
 

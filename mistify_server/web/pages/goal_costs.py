@@ -11,18 +11,26 @@ from mistify.jobs.job import Goal, Source
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of a package; `limit` and `source` are None where there is none."""
+    """A cost of a package; `reached`, `limit` and `source` are None where there is none."""
 
     label: str
     axis: str
-    reached: float
+    reached: float | None
     limit: float | None
     source: float | None
 
 
 def costs_of(goal: Goal, source: Source | None) -> list[Cost]:
-    """Return the costs of a goal's package that the cost model knows, then what was measured."""
+    """Return the costs of a goal's package that the cost model knows, then what was measured.
+
+    Of a goal without a package they are those that it limits.
+    """
     known = source or Source({})
+    if not goal.achieved:
+        return [
+            Cost(label(axis, known.formats), axis, None, limit, known.costs.get(source_axis(axis)))
+            for axis, limit in goal.budget.items()
+        ]
     predicted = _costs(goal, goal.achieved, known.costs, known)
     return [*predicted, *_costs(goal, goal.measured, known.measured, known, ", measured")]
 
@@ -37,6 +45,7 @@ def _costs(
         # What a package takes in float32 says nothing of one at another precision.
         if conditions_of(axis).precision is not precision and axis in own:
             continue
-        how = measured or (", predicted" if quantity_of(axis) == LATENCY else "")
-        named = label(axis, source.formats) + how
+        named = label(axis, source.formats)
+        is_said = named.startswith("predicted ")
+        named += measured or (", predicted" if quantity_of(axis) == LATENCY and not is_said else "")
         yield Cost(named, axis, reached[axis], goal.budget.get(axis), of_source.get(source_axis(axis)))

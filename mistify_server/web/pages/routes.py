@@ -13,8 +13,10 @@ from mistify.jobs.part import GoalSelection
 from mistify.jobs.report import report
 from mistify_server.services import Services
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
+from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.rendering import render
 
@@ -62,6 +64,8 @@ def page_routes(services: Services) -> APIRouter:
 
     @router.get("/jobs/{job_id}/goals/{goal_id}")
     async def goal(request: Request, job_id: str, goal_id: str) -> HTMLResponse:
+        # First, so that nothing of the rest is older: events from here on bring what is newer.
+        details = await porting.details(job_id, goal_id)
         part = await porting.part(job_id, GoalSelection(goal_id=goal_id))
         if not part.job.goals:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
@@ -75,6 +79,9 @@ def page_routes(services: Services) -> APIRouter:
             data=reported["goals"][0],
             costs=costs_of(shown, part.job.source),
             formats=_formats(part.job),
+            details=details,
+            curves=curves_of(shown, details, _formats(part.job)),
+            layers=shown_layers(details.layers) if details.layers else None,
         )
 
     @router.get("/submit")

@@ -1,13 +1,15 @@
 "use strict";
 
-// A job's page follows its events: what is under way is shown as it comes, the rest of the page is asked for
-// anew when a goal or the job changes.
+// The page of a job or of a goal follows the events: what is under way is shown as it comes, the rest of the page
+// is asked for anew when a goal of the page, or the job, changes.
 const REFRESH_MS = 1000;
 
 function follow(live) {
   if (live.dataset.ended === "yes") return;
-  const events = new EventSource(`/v1/jobs/${encodeURIComponent(live.dataset.job)}/events`);
+  const after = live.dataset.after ?? 0;
+  const events = new EventSource(`/v1/jobs/${encodeURIComponent(live.dataset.job)}/events?after=${after}`);
   const shown = new Map();
+  let known = Number(after);
   let waiting = null;
   let caughtUp = false;
   setTimeout(() => { caughtUp = true; }, REFRESH_MS);
@@ -26,7 +28,15 @@ function follow(live) {
     if (anew.dataset.ended === "yes") events.close();
     showProgress();
     act(anew);
-    if (window.drawPlots) window.drawPlots();
+    known = Number(anew.dataset.after ?? 0);
+    window.drawPlots?.();
+    window.readCurves?.();
+  }
+
+  // Reads an event; null if it is of another goal than the page.
+  function read(message) {
+    const event = JSON.parse(message.data);
+    return [undefined, event.goal_id].includes(live.dataset.goal) ? event : null;
   }
 
   function showProgress() {
@@ -40,13 +50,16 @@ function follow(live) {
   }
 
   events.addEventListener("progress", (message) => {
-    const event = JSON.parse(message.data);
+    const event = read(message);
+    if (!event) return;
     const { stage, step, total_steps: total } = event.event;
     shown.set(event.goal_id ?? "source", total ? `${stage}, step ${step} of ${total}` : stage);
     showProgress();
+    if (event.sequence > known && window.addToCurves?.(event.event) === false) refreshSoon();
   });
   events.addEventListener("goal", (message) => {
-    const event = JSON.parse(message.data);
+    const event = read(message);
+    if (!event) return;
     shown.delete(event.event === "running" ? "source" : event.goal_id);
     refreshSoon();
   });

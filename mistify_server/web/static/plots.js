@@ -1,12 +1,30 @@
 "use strict";
 
+// The colors of a page, and the layout that all plots have.
+window.plotStyle = function plotStyle() {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  const axis = { gridcolor: color("--line"), zerolinecolor: color("--line"), automargin: true };
+  const layout = (x, y) => ({
+    autosize: true,
+    margin: { l: 50, r: 10, t: 10, b: 45 },
+    paper_bgcolor: "transparent",
+    plot_bgcolor: "transparent",
+    font: { family: "system-ui, sans-serif", size: 13, color: color("--text") },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
+    hovermode: "closest",
+    xaxis: { ...axis, title: { text: x }, exponentformat: "SI" },
+    yaxis: { ...axis, title: { text: y } },
+  });
+  return { color, layout };
+};
+
 // The plots of a job, from the data in its page.
 window.drawPlots = function drawPlots() {
   const data = document.getElementById("plots-data");
   const place = document.getElementById("plots");
   if (!data || !place || !window.Plotly) return;
-  const style = getComputedStyle(document.documentElement);
-  const color = (name) => style.getPropertyValue(name).trim();
+  const { color, layout } = window.plotStyle();
   const colors = { best: color("--soft"), met: color("--good"), "not met": color("--bad"), source: color("--accent") };
   const plots = JSON.parse(data.textContent);
   // All places first: how wide one is depends on how many there are.
@@ -23,23 +41,11 @@ window.drawPlots = function drawPlots() {
       marker: { ...trace.marker, color: colors[trace.name] },
       line: { ...trace.line, color: colors[trace.name] },
     }));
-    const axis = { gridcolor: color("--line"), zerolinecolor: color("--line"), automargin: true };
-    const layout = {
-      autosize: true,
-      margin: { l: 50, r: 10, t: 10, b: 45 },
-      paper_bgcolor: "transparent",
-      plot_bgcolor: "transparent",
-      font: { family: "system-ui, sans-serif", size: 13, color: color("--text") },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
-      hovermode: "closest",
-      xaxis: { ...axis, title: { text: plot.title }, exponentformat: "SI" },
-      yaxis: { ...axis, title: { text: plot.score } },
-      shapes: plot.limits.map((limit) => ({
-        type: "line", x0: limit, x1: limit, yref: "paper", y0: 0, y1: 1,
-        line: { color: color("--soft"), width: 1, dash: "dash" },
-      })),
-    };
-    window.Plotly.newPlot(drawing, traces, layout, { displayModeBar: false, responsive: true });
+    const shapes = plot.limits.map((limit) => ({
+      type: "line", x0: limit, x1: limit, yref: "paper", y0: 0, y1: 1,
+      line: { color: color("--soft"), width: 1, dash: "dash" },
+    }));
+    window.Plotly.newPlot(drawing, traces, { ...layout(plot.title, plot.score), shapes }, { displayModeBar: false, responsive: true });
     drawing.on("plotly_click", ({ points }) => {
       const goal = points[0].customdata;
       if (goal) location.href = place.dataset.goals + encodeURIComponent(goal);

@@ -1,8 +1,7 @@
 """One edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf, sqrt
 from operator import itemgetter
 
@@ -12,11 +11,12 @@ from executors.base import AdaptationExecutor, Assignment, StuckError
 from executors.params import Params
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
-from executors.training.trainer import Trainer, cosine
 from mistify.config.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, excess, meets
+from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
+from mistify_server.tasks.messages import OnProgress
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     Profiles,
@@ -26,11 +26,8 @@ from mistify_server.worker.adaptation.latency import (
     deviation_at,
     limits_latency,
 )
-from mistify_server.worker.adaptation.progress import Report
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
-
-#: Training steps between two reports of progress.
-REPORT_STEPS = 50
+from mistify_server.worker.adaptation.tuning import LOOK_EXAMPLES, TuningReport, tune
 
 #: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
 _CORRECTIONS = 2
@@ -59,7 +56,7 @@ def run_edge(
     assignment: Assignment,
     params: Params,
     targets: Collection[Target],
-    report: Report,
+    report: OnProgress,
     *,
     measure: Stopwatch,
 ) -> EdgeOutcome:
@@ -78,15 +75,16 @@ def run_edge(
         steps, stuck = _adapt(executor, at, params, report, 0)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
-    scores = Scores(setup.metric.worst)
+    scores, sample = Scores(setup.metric.worst), setup.validation.sample(LOOK_EXAMPLES)
     for round_steps in _rounds(steps, params):
-        tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
+        start = ProgressUpdate("tuning", steps, params.max_steps, costs)
+        tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
         steps += round_steps
         trainer.evaluation.recalibrate(setup.train)
         scores, assured = trainer.evaluation.judge(
             setup.validation, setup.metric, setup.settings.metrics, targets
         )
-        report("tuning", steps, params.max_steps, costs, scores.overall)
+        report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
         if steps >= params.max_steps or assured:
             break
     reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
@@ -121,15 +119,6 @@ def source_if_better(
     return EdgeOutcome(source, costs, scores, outcome.steps, not reason, reason)
 
 
-def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
-    """Train a network at a falling learning rate, and leave it at the average of its last weights."""
-    schedule = cosine(steps)
-    for start in range(0, steps, REPORT_STEPS):
-        trainer.train(schedule[start : start + REPORT_STEPS])
-        report(min(start + REPORT_STEPS, steps))
-    trainer.settle()
-
-
 def _rounds(taken: int, params: Params) -> Iterator[int]:
     """Yield the steps of each round of tuning: one round at least, and more up to the step limit."""
     while True:
@@ -140,12 +129,12 @@ def _rounds(taken: int, params: Params) -> Iterator[int]:
             return
 
 
-def _report_tuning(report: Report, before: int, total: int, costs: Costs, done: int) -> None:
-    report("tuning", before + done, total, costs, None)
-
-
 def _adapt_by_measurement(
-    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, measure: Stopwatch
+    executor: AdaptationExecutor,
+    assignment: Assignment,
+    params: Params,
+    report: OnProgress,
+    measure: Stopwatch,
 ) -> tuple[int, str]:
     """Adapt as `_adapt` does, with profiles corrected by what networks take in LiteRT.
 
@@ -231,23 +220,33 @@ def _leaves_room(costs: Costs, budget: Budget) -> bool:
 
 
 def _adapt(
-    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, steps: int
+    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: OnProgress, steps: int
 ) -> tuple[int, str]:
     """Iterate until the budget is met; return all steps so far, and why it was not met, if so."""
     executor.init(assignment)
     costs = executor.measure()
     schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)
     stuck = ""
+    report(_adapting(steps, params, costs, schedule.weights(costs, steps)))
     while not meets(costs, assignment.budget) and steps < params.max_steps:
-        executor.adjust(schedule.weights(costs, steps))
+        weights = schedule.weights(costs, steps)
+        executor.adjust(weights)
         try:
             steps += executor.iterate()
         except StuckError as error:
             stuck = str(error)
             break
         costs = executor.measure()
-        report("adapting", steps, params.max_steps, costs, None)
+        report(_adapting(steps, params, costs, weights, executor.trainer.loss))
     return steps, stuck
+
+
+def _adapting(
+    steps: int, params: Params, costs: Costs, weights: Mapping[str, float], loss: float | None = None
+) -> ProgressUpdate:
+    return ProgressUpdate(
+        "adapting", steps, params.max_steps, costs, loss=loss, structure_loss_weights=weights
+    )
 
 
 def _shortfall(

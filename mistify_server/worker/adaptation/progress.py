@@ -1,25 +1,25 @@
 """Progress of edges and sources, as it is reported to the server."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import replace
+from types import MappingProxyType
 
 from mistify.config.metric import Metric
-from mistify.costs.budget import Costs
+from mistify.costs.budget import Budget
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 
-#: Takes the stage, the steps so far, the steps in all, the costs, and the accuracy if it was measured.
-Report: TypeAlias = Callable[[str, int, int, Costs, float | None], None]
 
+def reporter(on_progress: OnProgress, metric: Metric, budget: Budget = MappingProxyType({})) -> OnProgress:
+    """Return a function that reports progress with what does not change while a task is done.
 
-def reporter(on_progress: OnProgress, metric: Metric) -> Report:
-    """Return a function that reports progress, with accuracies by one metric."""
+    Args:
+        on_progress: Takes the progress.
+        metric: Of its accuracies.
+        budget: The goal's limits, by which its costs are compared.
+    """
 
-    def report(stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
-        on_progress(
-            ProgressUpdate(
-                stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy, metric=metric
-            )
-        )
+    def report(update: ProgressUpdate) -> None:
+        relative = {axis: update.costs[axis] / limit for axis, limit in budget.items()}
+        on_progress(replace(update, metric=metric, costs=dict(update.costs), relative_costs=relative))
 
     return report

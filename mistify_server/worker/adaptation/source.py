@@ -11,7 +11,7 @@ from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import Profile
-from mistify_server.worker.adaptation.edge import tune
+from mistify_server.worker.adaptation.tuning import tune
 
 #: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
 _MAX_WIDENING = 2.0

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from executors.base import AdaptationExecutor, Aptitude, executor_class, executor_classes
-from executors.data import Dataset
 from executors.params import Params
 from executors.structure import Structure, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
@@ -32,7 +31,7 @@ _WIDEST: Final = 2.0
 _STEP: Final = 2**-0.5
 
 #: Validation examples on which the source is measured.
-_EXAMPLES: Final = 500
+EXAMPLES: Final = 500
 
 #: Training steps that are timed at once, after as many untimed ones, until they have taken so many seconds.
 _STEPS: Final = 5
@@ -84,7 +83,9 @@ def with_measurements(
     """
     figures: dict[str, object] = {}
     if "accuracy" in measures:
-        scores, _ = trainer.evaluation.judge(sample(setup.validation), setup.metric, setup.settings.metrics)
+        scores, _ = trainer.evaluation.judge(
+            setup.validation.sample(EXAMPLES), setup.metric, setup.settings.metrics
+        )
         figures |= {"accuracy": scores.overall, "output_scores": scores.outputs}
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(trainer)
@@ -122,12 +123,6 @@ def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tupl
         }
         costs.append(dict(costs_of(structure.network(widths), profiles)))
     return tuple(reversed(costs))
-
-
-def sample(data: Dataset) -> Dataset:
-    """Return the same few examples each time."""
-    chosen = np.sort(np.random.default_rng(0).permutation(len(data))[:_EXAMPLES])
-    return data.subset(chosen)
 
 
 def _step_seconds(trainer: Trainer) -> float:

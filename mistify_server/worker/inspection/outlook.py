@@ -5,8 +5,8 @@ from typing import Final
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
-from mistify_server.worker.adaptation.edge import tune
-from mistify_server.worker.inspection.estimates import sample
+from mistify_server.worker.adaptation.tuning import tune
+from mistify_server.worker.inspection.estimates import EXAMPLES
 
 #: Of a trial. A network that learns in this time what it will need no forecast to learn.
 _SECONDS: Final = 2.0
@@ -24,7 +24,7 @@ def outlook_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates,
         estimates: Of the source.
         tested: Examples of the test data.
     """
-    validation = sample(setup.validation)
+    validation = setup.validation.sample(EXAMPLES)
     outlook = Outlook(tested=tested, sampled=len(validation))
     affordable = int(_SECONDS / estimates.step_seconds) if estimates.step_seconds else 0
     steps = min(estimates.source_steps, max(affordable, _LEAST_STEPS))

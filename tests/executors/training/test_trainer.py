@@ -165,6 +165,16 @@ def test_a_memory_is_cut_with_the_network(few):
     assert_same_weights(small, narrow(structure, masks.keep), 1e-4)
 
 
+def test_the_last_loss_is_remembered(training_setup):
+    trainer = Trainer(linear(), training_setup, 0)
+    assert trainer.loss is None
+    losses = [trainer.train(constant(3)) for _ in range(2)]
+    assert trainer.loss == losses[-1] != losses[0]
+    trainer.train(constant(0))
+    successor = Trainer(linear(), training_setup, 0, memory=trainer.memory())
+    assert successor.loss == losses[-1]
+
+
 def test_settling_gives_the_running_average(training_setup):
     """`a_1 = w_1`, `a_n = k a_{n-1} + (1 - k) w_n` with `k = min(0.98, 1 - 1/n)`."""
     model = linear()

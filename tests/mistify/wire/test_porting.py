@@ -13,6 +13,7 @@ from mistify.config.tuning import TuningConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs.details import GoalDetails, LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import (
     BranchFigures,
     Goal,
@@ -151,7 +152,26 @@ plans = st.builds(
     st.lists(batches, max_size=2).map(tuple),
     st.lists(st.builds(OutOfReach, texts, texts, texts, texts), max_size=2).map(tuple),
 )
-updates = st.builds(ProgressUpdate, texts, int64, int64, costs, st.none() | finite)
+updates = st.builds(
+    ProgressUpdate,
+    texts,
+    int64,
+    int64,
+    costs,
+    st.none() | finite,
+    metrics,
+    st.none() | finite,
+    costs,
+    costs,
+)
+figures = st.none() | st.builds(LayerFigures, int64, int64, int64, finite)
+changes = st.builds(LayerChange, texts, texts, st.lists(texts, max_size=2).map(tuple), figures, figures)
+details = st.builds(
+    GoalDetails,
+    st.none() | st.builds(LayerTable, texts, st.lists(changes, max_size=2).map(tuple)),
+    st.lists(updates, max_size=2).map(tuple),
+    int64,
+)
 events = st.builds(
     JobEvent,
     int64,
@@ -179,6 +199,12 @@ def test_a_plan_survives_the_wire(plan: Plan) -> None:
 def test_an_event_survives_the_wire(event: JobEvent) -> None:
     wire = porting.event_to_proto(event).SerializeToString()
     assert porting.event_from_proto(pb.JobEvent.FromString(wire)) == event
+
+
+@given(details)
+def test_the_details_of_a_goal_survive_the_wire(details: GoalDetails) -> None:
+    wire = porting.details_to_proto(details).SerializeToString()
+    assert porting.details_from_proto(pb.GoalDetails.FromString(wire)) == details
 
 
 @given(st.sampled_from(ErrorCode), texts, st.lists(problems, max_size=3).map(tuple))

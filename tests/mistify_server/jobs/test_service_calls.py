@@ -34,7 +34,7 @@ async def test_events_are_numbered_without_gaps_and_can_be_resumed(caller: Any, 
     states = [event.event for event in events if event.goal_id == "b" and isinstance(event.event, GoalState)]
     assert states == [GoalState.RUNNING, GoalState.MET]
     stages = {event.event.stage for event in events if isinstance(event.event, ProgressUpdate)}
-    assert stages == {"starting", "in source", "in adapt", "in package", "in reference"}
+    assert stages == {"starting", "in source", "in adapt", "adapting", "in package", "in reference"}
     for after in (0, 3, len(events) - 1, len(events), len(events) + 5):
         assert await caller.events(job.id, after) == events[after:]
 

@@ -13,7 +13,7 @@ from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.models import NamedModel
 from mistify_server.store.removal import remove_jobs
-from mistify_server.store.sql.jobs import SqlModelStore
+from mistify_server.store.sql.models import SqlModelStore
 from mistify_server.store.tuning import Group
 from tests.stored import jobs_in
 

@@ -158,6 +158,24 @@ def add_fleet(connection: Connection) -> None:
     connection.execute("CREATE INDEX ix_fleet_seen_unix_ms ON fleet (seen_unix_ms)")
 
 
+def add_details(connection: Connection) -> None:
+    """Make the tables of layers and curves; nothing is known of those of earlier goals."""
+    of_goal = "FOREIGN KEY(job_id, goal_id) REFERENCES goals (job_id, id)"
+    connection.execute(
+        "CREATE TABLE layers (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, layers JSON NOT NULL, "
+        f"PRIMARY KEY (job_id, goal_id), {of_goal})"
+    )
+    connection.execute(
+        "CREATE TABLE curve_points (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, "
+        "measured BOOLEAN NOT NULL, number INTEGER NOT NULL, sequence INTEGER NOT NULL, point JSON NOT NULL, "
+        f"PRIMARY KEY (job_id, goal_id, measured, number), {of_goal})"
+    )
+    connection.execute(
+        "UPDATE events SET body = json_set(body, '$.loss', NULL, '$.relative_costs', json('{}'), "
+        "'$.structure_loss_weights', json('{}')) WHERE kind = 'progress'"
+    )
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -168,6 +186,7 @@ STEPS: tuple[Step, ...] = (
     tell_validation_from_test_data,  # to 17
     name_targets,  # to 18
     add_fleet,  # to 19
+    add_details,  # to 20
 )
 
 

@@ -87,3 +87,14 @@ def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
         ("memory in int8", 25.0, 30.0, 200.0),
         ("latency on host in int8, measured", 1.0, None, 4.0),
     ]
+
+
+def test_what_a_latency_is_is_said_once() -> None:
+    latencies = {"latency_ms@host": 1.0, "latency_ms@pi": 9.0}
+    shown = [cost.label for cost in costs_of(Goal("g", 0, {}, achieved=latencies), None)]
+    assert shown == ["latency on host, predicted", "predicted latency on pi"]
+
+
+def test_a_goal_without_a_package_shows_what_it_limits() -> None:
+    (shown,) = costs_of(Goal("g", 0, {"memory_bytes@int8": 30.0}), Source({"memory_bytes": 200.0}))
+    assert (shown.label, shown.reached, shown.limit, shown.source) == ("memory in int8", None, 30.0, 200.0)

@@ -17,10 +17,13 @@ from executors.training.trainer import Trainer
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import Scores, Target
+from mistify.costs.axes import costs_of
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
+from mistify_server.worker.adaptation.progress import reporter
 from tests.targets import overall
 
 layers = keras.layers
@@ -205,3 +208,61 @@ def test_a_cut_network_takes_what_its_limit_allows(training_setup: TrainingSetup
     params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
     outcome = run_edge(MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=measure)
     assert 0.85 * limit <= measure(outcome.model) <= limit
+
+
+def batch_normed(rows: int) -> tuple[keras.Model, TrainingSetup]:
+    """A network with a group to cut, and data that it learns in some hundred steps."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,), name="x")
+    hidden = layers.ReLU()(layers.BatchNormalization()(layers.Dense(12)(inputs)))
+    model = keras.Model(inputs, layers.Dense(2, name="y")(hidden))
+
+    def data(seed: int) -> Dataset:
+        x = np.random.default_rng(seed).normal(size=(rows, 4)).astype(np.float32)
+        return Dataset({"x": x}, {"y": (x[:, 0] * x[:, 1] > 0).astype(np.int64)})
+
+    params = TrainingParams(batch_size=32, learning_rate=0.01, distillation=0.0)
+    return model, TrainingSetup(data(0), data(1), None, params)
+
+
+def test_an_edge_reports_the_curves_of_its_training() -> None:
+    """While it adapts: loss, costs against their limits, weights; while it tunes: loss and accuracies."""
+    model, setup = batch_normed(300)
+    budget = {"flops": 36.0, "params": 80.0}
+    assignment = Assignment(model, budget, (), setup, 0, analyse(model))
+    params = MorphNetParams(adapt_steps=20, cuts=2, tune_steps=400, max_steps=500)
+    updates: list[ProgressUpdate] = []
+    report = reporter(updates.append, Metric.ACCURACY, budget)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never)
+    stages = [update.stage for update in updates]
+    assert stages == sorted(stages)
+    assert all(update.on_curve for update in updates)
+    assert [update.step for update in updates] == sorted(update.step for update in updates)
+    adapting = [update for update in updates if update.stage == "adapting"]
+    source = costs_of(analyse(model).network())
+    assert adapting[0].relative_costs == {axis: source[axis] / limit for axis, limit in budget.items()}
+    assert (adapting[0].loss, len(adapting) > 2) == (None, True)
+    for update in adapting:
+        assert sum(update.structure_loss_weights.values()) == pytest.approx(1)
+        assert update.step == 0 or update.loss is not None
+    assert max(adapting[-1].relative_costs.values()) <= 1
+    tuning = [update for update in updates if update.stage == "tuning"]
+    assert all(update.loss is not None and not update.structure_loss_weights for update in tuning)
+    done = [update.step - adapting[-1].step for update in tuning]
+    assert [step for step, update in zip(done, tuning, strict=True) if update.accuracy is not None] == [
+        *(100, 200, 300, 400),
+    ]
+    assert tuning[-1].accuracy == outcome.scores.overall
+    assert tuning[-1].loss < tuning[0].loss  # type: ignore[operator]
+
+
+def test_a_look_at_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = []
+    for parts in (4, 1):
+        monkeypatch.setattr("mistify_server.worker.adaptation.tuning._PARTS", parts)
+        model, setup = batch_normed(100)
+        assignment = Assignment(model, {"flops": 72.0}, (), setup, 0, analyse(model))
+        params = Params(tune_steps=200, max_steps=200)
+        outcomes.append(run_edge(Still(params), assignment, params, (), lambda *_: None, measure=never))
+    for one, other in zip(*(outcome.model.get_weights() for outcome in outcomes), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -1,0 +1,112 @@
+"""Layers and curves of goals in SQLite."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy.orm import Session
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import GoalDetails, LayerTable
+from mistify.jobs.job import ProgressUpdate
+from mistify_server.store.sql.rows import GoalEvent, last_sequence
+from mistify_server.store.sql.schema import CurvePointRow, GoalRow, LayersRow
+
+#: Points of a curve that are kept, of those with an accuracy and of the others; and the last one.
+MOST_POINTS: Final = 200
+
+_LAYERS: TypeAdapter[LayerTable] = TypeAdapter(LayerTable)
+_POINT: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
+
+
+def layers_row(job_id: str, goal_id: str, layers: LayerTable) -> LayersRow:
+    """Return the row of the layers of a goal's network."""
+    return LayersRow(job_id=job_id, goal_id=goal_id, layers=_LAYERS.dump_python(layers, mode="json"))
+
+
+def details_of(session: Session, job_id: str, goal_id: str) -> GoalDetails:
+    """Return the details of a goal, from its rows.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is no such goal.
+    """
+    if session.get(GoalRow, (job_id, goal_id)) is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+    layers = session.get(LayersRow, (job_id, goal_id))
+    points = select(CurvePointRow.point).filter_by(job_id=job_id, goal_id=goal_id)
+    return GoalDetails(
+        layers=None if layers is None else _LAYERS.validate_python(layers.layers),
+        curve=tuple(map(_POINT.validate_python, session.scalars(points.order_by(CurvePointRow.sequence)))),
+        sequence=last_sequence(session, job_id),
+    )
+
+
+def insert_points(session: Session, job_id: str, events: Iterable[GoalEvent], first: int) -> None:
+    """Insert the points of curves that simultaneous events are, and thin the curves out.
+
+    Of every 1, 2, 4, ... points one is kept, as many as `MOST_POINTS` allow, and the last one: so the points
+    stay evenly apart, and nothing but their numbers is needed to tell which they are.
+
+    Args:
+        session: The transaction.
+        job_id: Of the job.
+        events: The events.
+        first: The number of the first event.
+    """
+    updates = [
+        (sequence, goal_id, event)
+        for sequence, (goal_id, event) in enumerate(events, first)
+        if goal_id is not None and isinstance(event, ProgressUpdate) and event.on_curve
+    ]
+    if not updates:
+        return
+    numbers = _next_numbers(session, job_id, {goal_id for _, goal_id, _ in updates})
+    rows = [
+        {
+            "job_id": job_id,
+            "goal_id": goal_id,
+            "measured": update.accuracy is not None,
+            "number": next(numbers[goal_id, update.accuracy is not None]),
+            "sequence": sequence,
+            "point": _POINT.dump_python(replace(update, costs={}), mode="json"),
+        }
+        for sequence, goal_id, update in updates
+    ]
+    _thin_out(session, rows)
+    session.execute(insert(CurvePointRow), rows)
+
+
+def _next_numbers(
+    session: Session, job_id: str, goal_ids: Collection[str]
+) -> Mapping[tuple[str, bool], Iterator[int]]:
+    """Return the numbers of each series' next points, by its goal and whether it has accuracies."""
+    points: Any = CurvePointRow.__table__
+    query = select(points.c.goal_id, points.c.measured, func.max(points.c.number))
+    of_goals = points.c.job_id == job_id, points.c.goal_id.in_(goal_ids)
+    found = session.execute(query.where(*of_goals).group_by(points.c.goal_id, points.c.measured))
+    numbers = {(goal_id, measured): count(number + 1) for goal_id, measured, number in found}
+    return defaultdict(count, numbers)
+
+
+def _thin_out(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Delete those points of curves that do not stay with the new ones."""
+    points: Any = CurvePointRow.__table__
+    others = (
+        delete(points)
+        .where(*(points.c[name] == bindparam(f"of_{name}") for name in ("job_id", "goal_id", "measured")))
+        .where(points.c.number % bindparam("stride") != 0)
+    )
+    strides = [
+        {
+            "of_job_id": row["job_id"],
+            "of_goal_id": row["goal_id"],
+            "of_measured": row["measured"],
+            "stride": 1 << (row["number"] // MOST_POINTS).bit_length(),
+        }
+        for row in rows
+    ]
+    session.connection().execute(others, strides)

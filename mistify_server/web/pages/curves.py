@@ -1,0 +1,29 @@
+"""The curves of a goal's training, as the script of its page draws them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from mistify.costs.formats import AxisFormat
+from mistify.jobs.details import GoalDetails
+from mistify.jobs.formatting import label
+from mistify.jobs.job import Goal, ProgressUpdate
+
+_POINTS: TypeAdapter[tuple[ProgressUpdate, ...]] = TypeAdapter(tuple[ProgressUpdate, ...])
+
+
+def curves_of(goal: Goal, details: GoalDetails, formats: Iterable[AxisFormat]) -> dict[str, Any]:
+    """Return the points of a goal's curves, as events have them, and the labels of its axes.
+
+    Args:
+        goal: The goal.
+        details: Has the points.
+        formats: Of the axes that plug-ins have added.
+    """
+    axes = {*goal.budget, *(axis for point in details.curve for axis in point.relative_costs)}
+    return {
+        "metric": goal.metric.value,
+        "labels": {axis: label(axis, formats) for axis in sorted(axes)},
+        "points": _POINTS.dump_python(details.curve, mode="json"),
+    }

@@ -1,0 +1,89 @@
+"""The layers of a goal's network beside those of the source: what was cut, and where costs and time are."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from executors.structure import Structure
+from mistify.costs.budget import LATENCY, quantity_of
+from mistify.costs.catalogue import HOST, host_profile_name
+from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.profiles import HardwareProfile
+from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
+from mistify_server.tasks.tasks import PackageTask
+
+
+def profile_of(task: PackageTask) -> HardwareProfile:
+    """Return the hardware on which the goal of a package limits latency; where it does not, this machine."""
+    settings = task.settings
+    limited = [axis.partition("@")[2] for axis in settings.budget if quantity_of(axis) == LATENCY]
+    host = host_profile_name(settings.quantization.precision, settings.threads)
+    return next((task.hardware[name] for name in (*limited, host) if name in task.hardware), HOST)
+
+
+def layer_table(source: Structure, network: Structure, profile: HardwareProfile) -> LayerTable:
+    """Return the layers of a network beside those of the source that it was cut from.
+
+    Args:
+        source: The source's structure.
+        network: The network's.
+        profile: Predicts times.
+    """
+    before, after = _figures(source, profile), _figures(network, profile)
+    kinds = {
+        name: type(layer).__name__
+        for structure in (network, source)
+        for name, layer in structure.graph.layers.items()
+    }
+    groups = {
+        node.name: tuple(structure.channels[node.output].per_unit)
+        for structure in (network, source)
+        for node in structure.graph.nodes
+    }
+    return LayerTable(
+        profile.name,
+        tuple(
+            LayerChange(name, kinds[name], groups[name], before.get(name), after.get(name))
+            for name in _merged(list(before), list(after))
+        ),
+    )
+
+
+def _figures(structure: Structure, profile: HardwareProfile) -> dict[str, LayerFigures]:
+    """Return the figures of the layers that do work in LiteRT, those of the others included, in order."""
+    network = structure.network()
+    widths = {node.name: int(structure.graph.shapes[node.output][-1] or 0) for node in structure.graph.nodes}
+    rests: dict[int, str] = {}
+    figures: dict[str, LayerFigures] = {}
+    for layer in network.layers:
+        into = (
+            layer.name
+            if layer.operations
+            else next((rests[t] for t in layer.inputs if t in rests), layer.name)
+        )
+        rests[layer.output] = into
+        known = figures.get(into, LayerFigures(widths[into], 0, 0, 0.0))
+        figures[into] = replace(
+            known,
+            params=known.params + layer.params,
+            multiply_adds=known.multiply_adds + layer.multiply_adds,
+            milliseconds=known.milliseconds + _milliseconds(layer, network, profile),
+        )
+    return figures
+
+
+def _milliseconds(layer: LayerCost, network: NetworkCost, profile: HardwareProfile) -> float:
+    """Return the predicted time of a layer by itself, without what every inference takes."""
+    alone, nothing = (replace(network, layers=those, inputs=(), outputs=()) for those in ((layer,), ()))
+    return max(0.0, profile.latency_ms(alone) - profile.latency_ms(nothing))
+
+
+def _merged(first: list[str], second: Iterable[str]) -> list[str]:
+    """Return the names of both in the order of the first; others stand behind the name before them."""
+    merged, place = list(first), 0
+    for name in second:
+        if name in merged:
+            place = merged.index(name) + 1
+        else:
+            merged.insert(place, name)
+            place += 1
+    return merged

@@ -1,0 +1,107 @@
+"""What the store keeps of a goal's training and layers, however long it trains."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
+from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
+from mistify_server.store.changes import Advanced, JobChanged, LayersSaved, Submission
+from mistify_server.store.directory import Store, open_store
+from mistify_server.store.plans import BatchPlan
+from mistify_server.store.sql.details import MOST_POINTS
+
+GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
+LAYERS = LayerTable(
+    "host", (LayerChange("stem", "Conv2D", ("stem",), LayerFigures(16, 160, 9_216, 0.25), None),)
+)
+
+
+def update(step: int, accuracy: float | None = None, **figures: object) -> ProgressUpdate:
+    return ProgressUpdate("tuning", step, 9, {"flops": 5.0}, accuracy, loss=1 / (step + 1), **figures)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def jobs(store: Store, plan: BatchPlan) -> Store:
+    store.jobs.create(Submission(Job("j", JobState.QUEUED, GOALS, created_unix_ms=0), [plan], "[]", None))
+    return store
+
+
+def advance(store: Store, step: int, accuracy: float | None = None, goal_id: str | None = "a") -> None:
+    store.jobs.record("j", [Advanced(goal_id, update(step, accuracy))], 0.0, {})
+
+
+@pytest.mark.parametrize("count", [1, MOST_POINTS, MOST_POINTS + 1, 5 * MOST_POINTS + 3])
+def test_a_curve_is_kept_in_evenly_thinned_points(jobs: Store, count: int) -> None:
+    for step in range(count):
+        advance(jobs, step)
+    steps = [point.step for point in jobs.jobs.details("j", "a").curve]
+    assert (steps[0], steps[-1]) == (0, count - 1)
+    assert min(count, MOST_POINTS // 2) <= len(steps) <= MOST_POINTS + 1
+    apart = {later - earlier for earlier, later in pairwise(steps[:-1])}
+    assert len(apart) <= 1
+    assert count > MOST_POINTS or len(steps) == count
+
+
+def test_accuracies_are_not_thinned_out_with_losses(jobs: Store) -> None:
+    """Every third of many points has one: they are too few to be thinned out."""
+    for step in range(2 * MOST_POINTS):
+        advance(jobs, step, 0.5 if step % 3 == 2 else None)
+    curve = jobs.jobs.details("j", "a").curve
+    assert [point.step for point in curve] == sorted(point.step for point in curve)
+    measured = [point.step for point in curve if point.accuracy is not None]
+    assert measured == list(range(2, 2 * MOST_POINTS, 3))
+    assert len(curve) - len(measured) <= MOST_POINTS + 1
+
+
+def test_points_of_several_goals_in_one_change_are_each_one_s_own(jobs: Store) -> None:
+    both = [Advanced(goal, update(step)) for step in range(3) for goal in ("a", "b")]
+    jobs.jobs.record("j", both[:5], 0.0, {})
+    jobs.jobs.record("j", both[5:], 0.0, {})
+    for goal in ("a", "b"):
+        assert [point.step for point in jobs.jobs.details("j", goal).curve] == [0, 1, 2]
+
+
+def test_a_point_is_the_update_without_its_many_costs(jobs: Store) -> None:
+    kept = update(3, 0.75, relative_costs={"flops": 1.5}, structure_loss_weights={"flops": 1.0})
+    packaging, source = ProgressUpdate("packaging", 0, 1, {"flops": 5.0}, 0.5), update(1)
+    changes = [Advanced("a", kept), Advanced("a", packaging), Advanced(None, source)]
+    jobs.jobs.record("j", changes, 0.0, {})
+    details = jobs.jobs.details("j", "a")
+    expected = update(3, 0.75, relative_costs={"flops": 1.5}, structure_loss_weights={"flops": 1.0})
+    assert details.curve == (ProgressUpdate(**{**vars(expected), "costs": {}}),)
+    assert details.sequence == jobs.jobs.events("j", 0, 99)[-1].sequence
+
+
+def test_curves_and_layers_are_there_after_a_restart(plan: BatchPlan, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.jobs.create(Submission(Job("j", JobState.QUEUED, GOALS, created_unix_ms=0), [plan], "[]", None))
+        assert store.jobs.details("j", "a").layers is None
+        for step in range(3):
+            advance(store, step)
+        for layers in (LayerTable("host", ()), LAYERS):  # a goal may be packaged anew
+            store.jobs.record("j", [LayersSaved("a", layers)], 0.0, {})
+        before = store.jobs.details("j", "a")
+    with open_store(tmp_path) as store:
+        after = store.jobs.details("j", "a")
+        assert (after, after.layers, len(after.curve)) == (before, LAYERS, 3)
+        advance(store, 3)
+        assert [point.step for point in store.jobs.details("j", "a").curve] == [0, 1, 2, 3]
+        assert store.jobs.details("j", "b").curve == ()
+
+
+def test_they_go_with_their_job(jobs: Store) -> None:
+    advance(jobs, 0)
+    jobs.jobs.record("j", [LayersSaved("a", LAYERS), JobChanged(JobState.DONE)], 0.0, {})
+    jobs.jobs.remove("j")
+    with pytest.raises(MistifyError, match='no job "j"'):
+        jobs.jobs.details("j", "a")
+
+
+@pytest.mark.parametrize(("job", "goal"), [("j", "c"), ("k", "a")])
+def test_there_is_nothing_of_what_does_not_exist(jobs: Store, job: str, goal: str) -> None:
+    with pytest.raises(MistifyError) as raised:
+        jobs.jobs.details(job, goal)
+    assert raised.value.code is ErrorCode.NOT_FOUND

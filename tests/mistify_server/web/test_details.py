@@ -1,0 +1,83 @@
+"""Details of a goal, the same by HTTP, by gRPC and on its page."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import GoalDetails
+from mistify_client.rpc.porting import PortingClient
+from mistify_server.server import running_server
+from tests.mistify_server.scripted_worker import LAYERS
+from tests.mistify_server.web.test_jobs import events, submitted
+
+Config = Callable[..., dict[str, object]]
+
+DETAILS = TypeAdapter(GoalDetails)
+
+
+async def test_http_and_grpc_have_the_same_details(site: Any, make_config: Config) -> None:
+    async with (
+        running_server(site.settings(http="127.0.0.1:0")) as (address, url),
+        httpx.AsyncClient(base_url=url, timeout=60) as web,
+    ):
+        job = await submitted(web, make_config("half", FLOP="0.5x", num_of_params="0.5x"))
+        every = await events(web, job)
+        answer = await web.get(f"/v1/jobs/{job}/goals/half/details")
+        details = DETAILS.validate_python(answer.json())
+        assert details.layers == LAYERS
+        assert details.sequence == len(every)
+        (point,) = details.curve
+        assert (point.stage, point.costs) == ("adapting", {})
+        assert point.structure_loss_weights == {"flops": 0.5, "params": 0.5}
+        with PortingClient(address) as client:
+            assert await asyncio.to_thread(client.details, job, "half") == details
+            with pytest.raises(MistifyError, match='no goal "none"') as raised:
+                await asyncio.to_thread(client.details, job, "none")
+        assert raised.value.code is ErrorCode.NOT_FOUND
+        for missing in (f"{job}/goals/none", "none/goals/half"):
+            assert (await web.get(f"/v1/jobs/{missing}/details")).status_code == 404
+
+
+async def test_events_can_begin_behind_what_a_page_has(web: httpx.AsyncClient, make_config: Config) -> None:
+    job = await submitted(web, make_config("half", FLOP="0.5x"))
+    every = await events(web, job)
+    rest = await web.get(f"/v1/jobs/{job}/events", params={"after": 3})
+    assert [int(number) for number in re.findall(r"^id: (\d+)$", rest.text, re.M)] == list(
+        range(4, len(every) + 1)
+    )
+    # A browser that reconnects has seen more since.
+    later = await web.get(f"/v1/jobs/{job}/events", params={"after": 3}, headers={"last-event-id": "5"})
+    assert [int(number) for number in re.findall(r"^id: (\d+)$", later.text, re.M)] == list(
+        range(6, len(every) + 1)
+    )
+
+
+async def test_the_page_of_a_goal_has_its_layers_and_its_curve(
+    web: httpx.AsyncClient, make_config: Config, site: Any
+) -> None:
+    (site.control / "hold-package").touch()
+    job = await submitted(web, make_config("half", FLOP="0.5x"))
+    address = f"/jobs/{job}/goals/half"
+    async with asyncio.timeout(60):
+        while "adapting" not in (page := (await web.get(address)).text):
+            await asyncio.sleep(0.01)
+    assert 'data-ended="no"' in page
+    assert "<h2>Layers</h2>" not in page
+    (site.control / "hold-package").unlink()
+    await events(web, job)
+    page = (await web.get(address)).text
+    assert 'data-ended="yes"' in page
+    assert re.search(r"stem <span class=.kind.>Conv2D, left out</span>", page)
+    assert "8 &rarr; 0" in page
+    found = re.search(r'id="curves-data">(.*?)</script>', page)
+    assert found is not None
+    curves = json.loads(found[1])
+    assert curves["labels"] == {"flops": "multiply-adds"}
+    assert [point["relative_costs"] for point in curves["points"]] == [{"flops": 1.0}]
