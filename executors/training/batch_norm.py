@@ -77,7 +77,7 @@ def _in_one_kernel(
     return tf.reshape(result.y, shape), result.batch_mean, variance
 
 
-@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow is untyped
+@tf.custom_gradient
 def _in_long_rows(inputs: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float) -> object:
     """Return the same as `_in_one_kernel`, and the function of the gradients."""
     shape, channels = tf.shape(inputs), inputs.shape[-1]
