@@ -42,6 +42,9 @@ DEFAULT_MAX_GOALS = 10_000
 #: Unless one job alone has more: a page is one message.
 MOST_GOALS_PER_PAGE = 20_000
 
+#: Each worker tells of its progress twice a second, at the most.
+_LATEST_EVENTS = 200
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -216,6 +219,10 @@ class PortingService:
             so_far: Whether to end with the last event so far, also if the job goes on.
         """
         return self._jobs.watch(job_id, after_sequence, so_far=so_far)
+
+    async def latest_events(self, job_id: str) -> list[JobEvent]:
+        """Return the last events of a job, in order: those that tell what is under way are among them."""
+        return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
         """Yield a file of a goal's package from an offset on, in pieces of `CHUNK` bytes.

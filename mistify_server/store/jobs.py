@@ -134,6 +134,10 @@ class JobStore(ABC):
         """Return up to `limit` events numbered above `after`, in order."""
 
     @abstractmethod
+    def latest_events(self, job_id: str, limit: int) -> list[JobEvent]:
+        """Return up to `limit` of the last events of a job, in order."""
+
+    @abstractmethod
     def remove(self, job_id: str) -> None:
         """Remove a job that has ended, with its checkpoints, packages, events and edges.
 

@@ -16,6 +16,7 @@ from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.pages.progress import progress_of
 from mistify_server.web.rendering import render
 
 _DEVICES_PER_PAGE: Final = 100
@@ -49,6 +50,8 @@ def page_routes(services: Services) -> APIRouter:
 
     @router.get("/jobs/{job_id}")
     async def job(request: Request, job_id: str, page_token: PageToken = "") -> HTMLResponse:
+        # First, so that the page misses no event between these and those that it asks for.
+        events = await porting.latest_events(job_id)
         part = await porting.part(job_id, GoalSelection(page_size=GOALS_PER_PAGE, page_token=page_token))
         plots = await asyncio.to_thread(plots_of, part.job)
         return page(
@@ -58,6 +61,8 @@ def page_routes(services: Services) -> APIRouter:
             job=part.job,
             plots=plots,
             tree=draw_tree(part.job.goals),
+            last_event=events[-1].sequence,
+            progress=progress_of(events),
         )
 
     @router.get("/jobs/{job_id}/goals/{goal_id}")
