@@ -25,7 +25,7 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.quantities import parse_bytes
 from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.tokens import read_token
-from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate
+from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, checked_origin
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
@@ -70,6 +70,15 @@ class ServeConfig(BaseSettings):
             show_default=DEFAULT_HTTP,
         ),
     ] = Field(None, description="HOST:PORT or off", examples=[DEFAULT_HTTP])
+    http_origin: Annotated[
+        list[str],
+        AfterValidator(lambda origins: list(map(checked_origin, origins))),
+        typer.Option(
+            metavar="ORIGIN",
+            help="Origin at which a proxy shows the HTTP to browsers, such as https://mistify.example.org; "
+            "may be repeated.",
+        ),
+    ] = Field([], description="a list of origins", examples=[["https://mistify.example.org"]])
     data_root: Annotated[
         list[Path], typer.Option(help="Directory with models and data, may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])
@@ -158,6 +167,7 @@ class ServeConfig(BaseSettings):
             store=self.store.resolve(),
             listen=self.listen,
             http=self.http,
+            http_origins=tuple(self.http_origin),
             data_roots=tuple(self.data_root),
             engine=self.engine,
             slots=self.slots,
@@ -234,7 +244,7 @@ def _anchored(config: ServeConfig, flags: Collection[str], directory: Path) -> S
         if isinstance(value, Path):
             changes[name] = directory / value
         elif isinstance(value, list):
-            changes[name] = [directory / path for path in value]
+            changes[name] = [directory / each if isinstance(each, Path) else each for each in value]
     return config.model_copy(update=changes)
 
 

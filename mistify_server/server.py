@@ -93,6 +93,7 @@ class ServerSettings:
         store: directory, made where there is none.
         listen: `host:port`; port 0 takes a free one.
         http: the same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
+        http_origins: under which a proxy shows the server to browsers, as they send them.
         data_roots: the only directories from which models and data are read.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
@@ -109,6 +110,7 @@ class ServerSettings:
     store: Path
     listen: str = DEFAULT_LISTEN
     http: str | None = HTTP_OFF
+    http_origins: Sequence[str] = ()
     data_roots: Sequence[Path] = ()
     engine: str = "local"
     slots: int | None = None
@@ -229,7 +231,7 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
     from mistify_server.web.app import web_app  # noqa: PLC0415
     from mistify_server.web.serving import serve_http  # noqa: PLC0415
 
-    app = web_app(services, settings.token)
+    app = web_app(services, settings.token, settings.http_origins)
     async with AsyncExitStack() as opened:
         try:
             url = await opened.enter_async_context(

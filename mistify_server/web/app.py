@@ -1,11 +1,12 @@
 """The application: the routes over the services, behind the checks of access."""
 
+from collections.abc import Collection
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from mistify.errors import ErrorCode
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
@@ -26,13 +27,23 @@ class Login(BaseModel):
     token: str
 
 
-def web_app(services: Services, token: str | None) -> FastAPI:
+def web_app(services: Services, token: str | None, origins: Collection[str] = ()) -> FastAPI:
     """Return the application.
 
     Args:
         services: Under it.
         token: Of the server, None where it needs none.
+        origins: Under which a proxy shows the server.
+
+    Raises:
+        MistifyError: UNAUTHENTICATED, there are origins and no token.
     """
+    if origins and token is None:
+        raise MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"got the origin {next(iter(origins))}, at which a proxy shows the server to others, "
+            "and no token; add --token-file FILE",
+        )
     sessions = Sessions(token)
     app = FastAPI(
         title="Mistify",
@@ -41,7 +52,7 @@ def web_app(services: Services, token: str | None) -> FastAPI:
         docs_url=None,  # its pages are from elsewhere
         redoc_url=None,
     )
-    app.add_middleware(AccessMiddleware, sessions=sessions)
+    app.add_middleware(AccessMiddleware, sessions=sessions, origins=origins)
     add_handlers(app)
     app.include_router(job_routes(services.porting))
     app.include_router(package_routes(services.porting))

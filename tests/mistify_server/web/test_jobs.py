@@ -15,7 +15,9 @@ Config = Callable[..., dict[str, object]]
 
 async def events(web: httpx.AsyncClient, job: str, after: int = 0, **headers: str) -> list[dict[str, str]]:
     """Read the stream of a job to its end; return the fields of each event."""
-    answer = await web.get(f"/v1/jobs/{job}/events", params={"after": after} if after else {}, headers=headers)
+    answer = await web.get(
+        f"/v1/jobs/{job}/events", params={"after": after} if after else {}, headers=headers
+    )
     assert answer.headers["content-type"].startswith("text/event-stream")
     blocks = [block for block in answer.text.split("\n\n") if block and not block.startswith(":")]
     return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
