@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, Problem
 from mistify.jobs.job import STARTING, ProgressUpdate
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import Engine, EngineLoad
 from mistify_server.engines.supervision import (
     SupervisedWorker,
     WorkerConnection,
@@ -71,6 +71,7 @@ class PooledEngine(Engine):
         self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1, keep=False)
         self._begun: dict[object, float] = {}
+        self._lost = 0
 
     @property
     @override
@@ -81,6 +82,17 @@ class PooledEngine(Engine):
     @override
     def busy_since(self) -> float:
         return min(self._begun.values(), default=time.time())
+
+    @property
+    @override
+    def load(self) -> EngineLoad:
+        pools = self._regular, self._spare
+        return EngineLoad(
+            alive=sum(pool.alive for pool in pools),
+            busy=sum(pool.busy for pool in pools),
+            waiting=sum(pool.waiting for pool in pools),
+            lost=self._lost,
+        )
 
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
@@ -114,6 +126,7 @@ class PooledEngine(Engine):
                     return _unloadable(f"took more than {seconds:,.0f} s to load")
                 return _failure(f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s")
             except WorkerDied as error:
+                self._lost += 1
                 failure, code = str(error), error.code
                 _log.warning("%s task, attempt %d of %d: %s", task.kind, attempt, ATTEMPTS, failure)
                 reason = failure.splitlines()[0]

@@ -41,6 +41,21 @@ class WorkerPool:
         return bool(self._idle)
 
     @property
+    def alive(self) -> int:
+        """Return the number of its workers."""
+        return len(self._workers)
+
+    @property
+    def busy(self) -> int:
+        """Return how many of its workers are lent."""
+        return len(self._workers) - len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many wait for a worker."""
+        return sum(not turn.done() for turn in tuple(self._turns))
+
+    @property
     def complete(self) -> bool:
         """Return whether the pool has all its workers."""
         return not self._names
@@ -101,8 +116,7 @@ class WorkerPool:
             raise
 
     def _start_missing(self) -> None:
-        waiting = sum(not turn.done() for turn in self._turns)
-        while self._names and len(self._starting) < waiting and not self._closed:
+        while self._names and len(self._starting) < self.waiting and not self._closed:
             starting = asyncio.create_task(self._add(self._names.popleft()))
             self._starting.add(starting)
             starting.add_done_callback(self._on_started)

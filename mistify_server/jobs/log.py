@@ -10,7 +10,7 @@ from mistify_server.jobs.outcomes import failed_goal
 from mistify_server.store.changes import Advanced, Change, GoalChanged, GoalsFailed
 from mistify_server.store.jobs import JobStore
 from mistify_server.tasks.messages import OnProgress
-from mistify_server.tasks.results import Result, TaskFailure
+from mistify_server.tasks.results import Result, seconds_by_activity
 
 #: The least seconds between two recorded updates of one stage.
 UPDATE_SECONDS = 0.5
@@ -71,20 +71,11 @@ class JobLog:
         self._on_change()
 
     async def account(self, running: Awaitable[Result]) -> Result:
-        """Await the result of a task that begins to run now, and account for its time in the next record.
-
-        The time in which no worker was busy with it counts as waiting: for a free worker, for one to start,
-        for attempts whose worker died, for the wire. All the time of a task that failed counts as failed.
-        """
+        """Await the result of a task that begins to run now, and account for its time in the next record."""
         start = self._clock()
         result = await running
         elapsed = self._clock() - start
-        if isinstance(result, TaskFailure):
-            spent = {"failed": elapsed}
-        else:
-            # Two clocks may disagree a little.
-            spent = {**result.spent, "waiting": max(0.0, elapsed - result.seconds)}
-        for activity, seconds in spent.items():
+        for activity, seconds in seconds_by_activity(result, elapsed).items():
             self._spent[activity] += seconds
         return result
 

@@ -36,6 +36,11 @@ class RunningJobs:
         self._changed: dict[str, asyncio.Event] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    @property
+    def waiting(self) -> int:
+        """Return how many steps of all jobs could begin, were there more workers; any thread may ask."""
+        return sum(runner.waiting for runner in tuple(self._runners.values()))
+
     def start(self, job_id: str) -> None:
         """Run a job from wherever it stands; a server that stops leaves it to the next one."""
         if self._stopped is not None:

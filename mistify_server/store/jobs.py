@@ -72,6 +72,10 @@ class JobStore(ABC):
         """Return how many goals of a job are in each state; none where there is no such job."""
 
     @abstractmethod
+    def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
+        """Return how many jobs, and how many goals of all of them, are in each state."""
+
+    @abstractmethod
     def page(
         self,
         limit: int,

@@ -13,6 +13,7 @@ from mistify_server.services import Services
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
+from mistify_server.web.metrics import TimingMiddleware, metrics_routes
 from mistify_server.web.packages import package_routes
 from mistify_server.web.pages.assets import asset_routes
 from mistify_server.web.pages.routes import page_routes
@@ -53,6 +54,7 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
         redoc_url=None,
     )
     app.add_middleware(AccessMiddleware, sessions=sessions, origins=origins)
+    app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)
     app.include_router(job_routes(services.porting))
     app.include_router(package_routes(services.porting))
@@ -63,6 +65,7 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
     app.include_router(asset_routes())
     app.include_router(_session_routes(sessions))
     app.include_router(_health_routes(services.porting))
+    app.include_router(metrics_routes(services.metrics.registry))
     return app
 
 

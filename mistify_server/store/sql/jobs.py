@@ -151,7 +151,14 @@ class SqlJobStore(JobStore):
     @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:
         with self._database.read() as session:
-            return count_states(session, job_id)
+            return count_states(session, GoalRow.job_id == job_id)
+
+    @override
+    def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
+        with self._database.read() as session:
+            jobs = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))
+            states = Counter({JobState(state): count for state, count in jobs})
+            return states, count_states(session)
 
     @override
     def page(
