@@ -29,6 +29,7 @@ from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certifica
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
+from mistify_server.telemetry.logs import LogFormat
 
 
 def _file(example: str) -> Any:
@@ -132,6 +133,12 @@ class ServeConfig(BaseSettings):
         typer.Option(help="PEM file of the server's certificate chain: callers say tls://HOST:PORT."),
     ] = _file("chain.pem")
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = _file("key.pem")
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            help="Lines for people, or a line of JSON for each event.", show_default=LogFormat.TEXT.value
+        ),
+    ] = Field(LogFormat.TEXT, description="text or json", examples=["json"])
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
     ] = _file("ready")

@@ -147,7 +147,9 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
         _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
     async with running_server(settings) as addresses:
         _collect_seldom()
-        on_ready(*addresses)
+        address, url = addresses
+        _log.info("the server is ready", extra={"address": address, "http": url})
+        on_ready(address, url)
         await stopping.wait()
 
 

@@ -1,6 +1,7 @@
 """The porting service without the wire: plan, submit, add goals, list, cancel, watch, fetch."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
@@ -44,6 +45,8 @@ MOST_GOALS_PER_PAGE = 20_000
 
 #: Each worker tells of its progress twice a second, at the most.
 _LATEST_EVENTS = 200
+
+_log = logging.getLogger(__name__)
 
 
 def _now() -> datetime:
@@ -101,6 +104,7 @@ class PortingService:
             jobs.create, Submission(job, plans, config_text, idempotency_key or None)
         )
         if kept is job:
+            _log.info("a job was submitted", extra={"job": job.id, "goals": len(goals)})
             self._jobs.start_new(job, plans)
         return kept.id
 
@@ -163,6 +167,7 @@ class PortingService:
                     if self._lost(job_id) == lost:
                         addition = Addition(goals, plans, config_text, idempotency_key or None)
                         self._store.jobs.add_goals(job_id, addition)
+                        _log.info("goals were added", extra={"job": job_id, "goals": len(goals)})
                         self._jobs.grow(job_id, addition)
                         return
             if uninspected:
@@ -208,7 +213,10 @@ class PortingService:
 
     async def _remove(self, job_id: str) -> int:
         async with self._removing:
-            return await asyncio.to_thread(remove_job, self._store, job_id, self._inspector.engine.busy_since)
+            busy_since = self._inspector.engine.busy_since
+            freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since)
+        _log.info("the job was removed", extra={"job": job_id, "freed_bytes": freed})
+        return freed
 
     def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
         """Yield a job's events after a sequence number, then new ones as they come, until it has ended.

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -15,6 +16,8 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.directory import database_bytes
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.uploads import Uploads
+
+_State = TypeVar("_State", bound=Enum)
 
 
 class ServerState(Collector):
@@ -69,7 +72,7 @@ class ServerState(Collector):
 
 
 def _by_state(
-    name: str, documentation: str, states: type[Enum], counts: Mapping[Enum, int]
+    name: str, documentation: str, states: type[_State], counts: Mapping[_State, int]
 ) -> GaugeMetricFamily:
     """Return how many there are in each state, also where it is none."""
     family = GaugeMetricFamily(name, documentation, labels=("state",))

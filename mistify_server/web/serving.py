@@ -50,6 +50,7 @@ async def serve_http(
         config = uvicorn.Config(
             app,
             log_config=None,
+            log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,
