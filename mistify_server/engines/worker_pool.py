@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import Context
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.supervision import SupervisedWorker
@@ -117,7 +118,8 @@ class WorkerPool:
 
     def _start_missing(self) -> None:
         while self._names and len(self._starting) < self.waiting and not self._closed:
-            starting = asyncio.create_task(self._add(self._names.popleft()))
+            # What is logged of a worker's start is not about the job that waits for it.
+            starting = asyncio.create_task(self._add(self._names.popleft()), context=Context())
             self._starting.add(starting)
             starting.add_done_callback(self._on_started)
 

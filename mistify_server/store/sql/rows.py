@@ -210,7 +210,8 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
         return JobPart(_job(session, row, goals), count, met)
     first = _first_position(selection.page_token)
     end = first + max(0, selection.page_size)
-    goals = _goals(session, row.id, GoalRow.position >= first, GoalRow.position < end)
+    shown = GoalRow.position >= first, GoalRow.position < end
+    goals = _goals(session, row.id, *shown) if first < end else ()
     return JobPart(_job(session, row, goals), count, met, str(end) if end < count else "")
 
 
