@@ -5,20 +5,22 @@
 A store gets 201 jobs with 2,000 goals, one of which has 1,000: planned by a real server, and then with
 packages, scores and twelve events for each goal, as if they had been adapted. Another server then shows them.
 A page is timed from the request to the last byte of all that it consists of, styles, scripts and the library
-that draws plots, over one connection and with nothing kept from before. Where there is Chromium, it is timed
-as well until the page is drawn, plots included. Then 200 streams of a running job's events are opened, as its
-page opens them, and the server's memory is compared with that before. Its jobs are cancelled at the end, and
-every stream has to tell so.
+that draws plots, over one connection and with nothing kept from before; what a browser then takes to draw it
+is left out. Then 200 streams of a running job's events are opened at a server that has just started, as the
+job's page opens them, and its memory is compared with that before. The job is cancelled at the end, and every
+stream has to tell so.
+
+Seconds are those of the caller; the server's processor time is beside them, since a busy machine slows the
+one and not the other.
 
 `--quick` repeats less.
 """
 
 import re
-import shutil
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -67,7 +69,6 @@ STREAMS: Final = 200
 #: So often a page is asked for.
 _REPETITIONS: Final = 20
 _QUICK_REPETITIONS: Final = 5
-_DRAWN: Final = 5
 
 #: Of each goal, beside its beginning and its end.
 _UPDATES: Final = 10
@@ -86,10 +87,6 @@ class WebServer(NamedTuple):
     def connection(self) -> HTTPConnection:
         """Return a new connection."""
         return HTTPConnection(self.host, self.port, timeout=60)
-
-    def url(self, path: str) -> str:
-        """Return the URL of a path."""
-        return f"http://{self.host}:{self.port}{path}"
 
 
 @contextmanager
@@ -193,33 +190,6 @@ def _get(connection: HTTPConnection, path: str) -> bytes:
     return content
 
 
-def _drawing_seconds(url: str, drawn: str, repetitions: int) -> list[float]:
-    """Return the seconds until Chromium has drawn a page; none where there is no Chromium.
-
-    Args:
-        url: Of the page.
-        drawn: A selector of what it draws last.
-        repetitions: So often, each time with nothing kept from before.
-    """
-    chromium = shutil.which("chromium")
-    try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 (of the tests alone)
-    except ModuleNotFoundError:
-        chromium = None
-    if chromium is None:
-        return []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-
-        def draw() -> None:
-            page = browser.new_page()
-            page.goto(url)
-            page.wait_for_selector(drawn)
-            page.close()
-
-        return seconds(draw, repetitions)
-
-
 def _open_stream(server: WebServer, job: str, after: str) -> HTTPResponse:
     connection = server.connection()
     connection.request("GET", f"/v1/jobs/{job}/events?after={after}")
@@ -243,14 +213,17 @@ def measure(options: Namespace) -> Figures:
     """Return all figures; print the table."""
     repetitions = _QUICK_REPETITIONS if options.quick else _REPETITIONS
     table = Table(title="Pages and answers, ms", title_justify="left")
-    for column in ("what", "median", "worst"):
+    for column in ("what", "median", "worst", "server's processor"):
         table.add_column(column, justify="left" if column == "what" else "right")
     medians: dict[str, float] = {}
 
-    def note(name: str, taken: Sequence[float]) -> None:
-        if taken:
-            medians[name] = 1e3 * median(taken)
-            table.add_row(name, f"{medians[name]:.3g}", f"{1e3 * max(taken):.3g}")
+    def note(name: str, server: Server, call: Callable[[], object]) -> None:
+        call()  # to warm up
+        before = server.processor_seconds()
+        taken = seconds(call, repetitions)
+        processor = (server.processor_seconds() - before) / repetitions
+        medians[name] = 1e3 * median(taken)
+        table.add_row(name, *(f"{1e3 * each:.3g}" for each in (median(taken), max(taken), processor)))
 
     with TemporaryDirectory() as directory:
         large, running = fill(Path(directory))
@@ -264,11 +237,8 @@ def measure(options: Namespace) -> Figures:
                 "metrics": partial(_get, server.connection(), "/metrics"),
             }
             for name, call in calls.items():
-                call()
-                note(name, seconds(call, repetitions))
-            note("first page, drawn", _drawing_seconds(server.url("/"), "tbody tr", _DRAWN))
-            plots = _drawing_seconds(server.url(f"/jobs/{large}"), ".plot .main-svg", _DRAWN)
-            note("large job, drawn", plots)
+                note(name, server.process, call)
+        with serving(Path(directory)) as server:
             memory, ended = _streams(server, running)
     console = Console()
     console.print(table)
