@@ -76,10 +76,10 @@ class ServeConfig(BaseSettings):
         AfterValidator(lambda origins: list(map(checked_origin, origins))),
         typer.Option(
             metavar="ORIGIN",
-            help="Origin at which a proxy shows the HTTP to browsers, such as https://mistify.example.org; "
+            help="Origin at which a proxy shows the HTTP to browsers, such as https://porting.example.org; "
             "may be repeated.",
         ),
-    ] = Field([], description="a list of origins", examples=[["https://mistify.example.org"]])
+    ] = Field([], description="a list of origins", examples=[["https://porting.example.org"]])
     data_root: Annotated[
         list[Path], typer.Option(help="Directory with models and data, may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])

@@ -100,7 +100,7 @@ def checked_origin(text: str) -> str:
     if match is None:
         raise InvalidValue(
             text,
-            "an origin such as https://mistify.example.org",
+            "an origin such as https://porting.example.org",
             "write scheme and host, and the port if it has one",
         )
     scheme, host, port = match.groups()

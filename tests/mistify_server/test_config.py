@@ -72,9 +72,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 @pytest.mark.parametrize(
     ("written", "origin"),
     [
-        ("https://Mistify.Example.org", "https://mistify.example.org"),
-        ("https://mistify.example.org:443/", "https://mistify.example.org"),
-        ("http://mistify.example.org:8080", "http://mistify.example.org:8080"),
+        ("https://Porting.Example.org", "https://porting.example.org"),
+        ("https://porting.example.org:443/", "https://porting.example.org"),
+        ("http://porting.example.org:8080", "http://porting.example.org:8080"),
         ("http://[::1]:80", "http://[::1]"),
     ],
 )
@@ -83,7 +83,7 @@ def test_origins_are_as_browsers_send_them(settings: Path, written: str, origin:
 
 
 @pytest.mark.parametrize(
-    "written", ["mistify.example.org", "*", "https://a.b/c", "https://u@a.b", "ftp://a.b"]
+    "written", ["porting.example.org", "*", "https://a.b/c", "https://u@a.b", "ftp://a.b"]
 )
 def test_what_is_no_origin_is_named(tmp_path: Path, written: str) -> None:
     with pytest.raises(MistifyError, match=f'--http-origin: got "{re.escape(written)}"; expected an origin'):

@@ -152,15 +152,15 @@ async def test_a_server_whose_store_cannot_be_read_is_not_ready(serve: Serve, si
 
 
 async def test_a_proxy_that_ends_tls_shows_the_server_to_browsers(serve: Serve, make_config: Config) -> None:
-    public = "https://mistify.example.org"
-    behind = {**BEARER, "host": "mistify.example.org"}
+    public = "https://porting.example.org"
+    behind = {**BEARER, "host": "porting.example.org"}
     goals = [make_config("x", FLOP="0.5x")]
     async with serve(token=TOKEN, http_origins=[public]) as web:
         own = f"http://127.0.0.1:{web.base_url.port}"
         refused = (
             "https://evil.example",
             "null",
-            "http://mistify.example.org",
+            "http://porting.example.org",
             own,
             f"{public}.evil.example",
         )
@@ -185,7 +185,7 @@ async def test_a_proxy_that_ends_tls_shows_the_server_to_browsers(serve: Serve, 
 async def test_what_a_proxy_shows_to_others_needs_a_token(site: Any) -> None:
     with pytest.raises(MistifyError, match="--token-file") as caught:
         async with running_server(
-            site.settings(http="127.0.0.1:0", http_origins=["https://mistify.example.org"])
+            site.settings(http="127.0.0.1:0", http_origins=["https://porting.example.org"])
         ):
             pass
     assert caught.value.code is ErrorCode.UNAUTHENTICATED
