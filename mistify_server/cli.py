@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepositor
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
 from mistify_server.store.removal import remove_jobs
+from mistify_server.telemetry.logs import set_up_log
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 models = typer.Typer(no_args_is_help=True, help="Models that configs can name.")
@@ -48,9 +48,9 @@ def serve(
     **flags: Any,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with _reported_errors():
         settings = load_config(config, flags)
+        set_up_log(settings.log_format)
 
         def on_ready(address: str, url: str | None) -> None:
             if settings.ready_file is not None:

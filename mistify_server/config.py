@@ -25,10 +25,11 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.quantities import parse_bytes
 from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.tokens import read_token
-from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate
+from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, checked_origin
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
+from mistify_server.telemetry.logs import LogFormat
 
 
 def _file(example: str) -> Any:
@@ -70,6 +71,15 @@ class ServeConfig(BaseSettings):
             show_default=DEFAULT_HTTP,
         ),
     ] = Field(None, description="HOST:PORT or off", examples=[DEFAULT_HTTP])
+    http_origin: Annotated[
+        list[str],
+        AfterValidator(lambda origins: list(map(checked_origin, origins))),
+        typer.Option(
+            metavar="ORIGIN",
+            help="Origin at which a proxy shows the HTTP to browsers, such as https://porting.example.org; "
+            "may be repeated.",
+        ),
+    ] = Field([], description="a list of origins", examples=[["https://porting.example.org"]])
     data_root: Annotated[
         list[Path], typer.Option(help="Directory with models and data, may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])
@@ -123,6 +133,12 @@ class ServeConfig(BaseSettings):
         typer.Option(help="PEM file of the server's certificate chain: callers say tls://HOST:PORT."),
     ] = _file("chain.pem")
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = _file("key.pem")
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            help="Lines for people, or a line of JSON for each event.", show_default=LogFormat.TEXT.value
+        ),
+    ] = Field(LogFormat.TEXT, description="text or json", examples=["json"])
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
     ] = _file("ready")
@@ -158,6 +174,7 @@ class ServeConfig(BaseSettings):
             store=self.store.resolve(),
             listen=self.listen,
             http=self.http,
+            http_origins=tuple(self.http_origin),
             data_roots=tuple(self.data_root),
             engine=self.engine,
             slots=self.slots,
@@ -234,7 +251,7 @@ def _anchored(config: ServeConfig, flags: Collection[str], directory: Path) -> S
         if isinstance(value, Path):
             changes[name] = directory / value
         elif isinstance(value, list):
-            changes[name] = [directory / path for path in value]
+            changes[name] = [directory / each if isinstance(each, Path) else each for each in value]
     return config.model_copy(update=changes)
 
 

@@ -36,6 +36,7 @@ from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.files import FilesServicer
 from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, listen
 from mistify_server.api.porting import PortingServicer
+from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import MEMORY, IndexStorage
@@ -51,6 +52,9 @@ from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.services import Services
 from mistify_server.store.directory import UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
+from mistify_server.telemetry.measured_engine import MeasuredEngine
+from mistify_server.telemetry.metrics import Metrics
+from mistify_server.telemetry.server_state import ServerState
 from mistify_server.web.pages.report_page import report_page
 
 #: As the address for HTTP: it is not served.
@@ -93,6 +97,7 @@ class ServerSettings:
         store: directory, made where there is none.
         listen: `host:port`; port 0 takes a free one.
         http: the same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
+        http_origins: under which a proxy shows the server to browsers, as they send them.
         data_roots: the only directories from which models and data are read.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
@@ -109,6 +114,7 @@ class ServerSettings:
     store: Path
     listen: str = DEFAULT_LISTEN
     http: str | None = HTTP_OFF
+    http_origins: Sequence[str] = ()
     data_roots: Sequence[Path] = ()
     engine: str = "local"
     slots: int | None = None
@@ -141,7 +147,9 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
         _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
     async with running_server(settings) as addresses:
         _collect_seldom()
-        on_ready(*addresses)
+        address, url = addresses
+        _log.info("the server is ready", extra={"address": address, "http": url})
+        on_ready(address, url)
         await stopping.wait()
 
 
@@ -202,7 +210,9 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     index = IndexStorage.of(settings.index)
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
     with serving(settings.store), open_store(settings.store) as store:
-        async with engine_opened as engine:
+        async with engine_opened as opened:
+            metrics = Metrics()
+            engine = MeasuredEngine(opened, metrics)
             uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)
             roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
@@ -215,7 +225,8 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             )
             devices = DeviceService(store.devices, store.jobs)
             fleet = Fleet(store.fleet)
-            yield Services(porting, tuning, devices, fleet, uploads, models, jobs)
+            metrics.registry.register(ServerState(settings.store, store.jobs, jobs, engine, uploads))
+            yield Services(porting, tuning, devices, fleet, uploads, models, jobs, metrics)
             fleet.write()
 
 
@@ -229,7 +240,7 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
     from mistify_server.web.app import web_app  # noqa: PLC0415
     from mistify_server.web.serving import serve_http  # noqa: PLC0415
 
-    app = web_app(services, settings.token)
+    app = web_app(services, settings.token, settings.http_origins)
     async with AsyncExitStack() as opened:
         try:
             url = await opened.enter_async_context(
@@ -259,7 +270,8 @@ async def _collect_uploads(uploads: Uploads) -> None:
 
 
 def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
-    interceptors = [ErrorInterceptor(), *([TokenInterceptor(token)] if token else [])]
+    checks = [TokenInterceptor(token)] if token else []
+    interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), *checks]
     server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
     porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting, report_page), server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]

@@ -9,11 +9,12 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.store.uploads import Uploads
+from mistify_server.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server, and the jobs that it runs."""
+    """The services of a server, the jobs that it runs, and the metrics of both."""
 
     porting: PortingService
     tuning: TuningService
@@ -22,3 +23,4 @@ class Services:
     uploads: Uploads
     models: ModelRepository
     jobs: RunningJobs
+    metrics: Metrics

@@ -7,6 +7,7 @@ is, `mistify.costs.axes` describes.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from mistify.costs.quantization import Quantization
@@ -26,6 +27,9 @@ Budget: TypeAlias = Mapping[str, float]
 _PRECISIONS = frozenset(precision.value for precision in Quantization)
 
 _THREADS: Final = "-threads"
+
+#: Names that were read lately: those of all goals of a job are the same few.
+_REMEMBERED: Final = 1_000
 
 
 class AxisConditions(NamedTuple):
@@ -83,6 +87,7 @@ def quantity_of(axis: str) -> str:
     return axis.partition("@")[0]
 
 
+@lru_cache(_REMEMBERED)
 def conditions_of(axis: str) -> AxisConditions:
     """Return the hardware, the precision and the number of threads that an axis names."""
     _, *named = axis.split("@")
@@ -101,6 +106,7 @@ def threads_of(axes: Iterable[str]) -> int:
     return max((conditions_of(axis).threads for axis in axes), default=1)
 
 
+@lru_cache(_REMEMBERED)
 def source_axis(axis: str) -> str:
     """Return the axis on which the source (float32) is the reference of a relative limit."""
     return axis_name(quantity_of(axis), conditions_of(axis).profile)

@@ -9,6 +9,7 @@ import grpc
 from mistify.errors import ErrorCode, MistifyError
 from mistify.wire import porting
 from mistify.wire.limits import ERROR_METADATA, MAX_METADATA_BYTES
+from mistify_server.api.handlers import Stream, Unary, surrounded
 
 # Base64 adds a third to what metadata hold, and gRPC adds metadata of its own.
 _MOST_ERROR_BYTES = MAX_METADATA_BYTES // 2
@@ -24,15 +25,10 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-a
         handler = await continuation(details)
         if handler is None:
             return handler
-        codecs = handler.request_deserializer, handler.response_serializer
-        if handler.request_streaming:
-            return grpc.stream_unary_rpc_method_handler(_unary(handler.stream_unary), *codecs)
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream), *codecs)
-        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary), *codecs)
+        return surrounded(handler, _unary, _stream)
 
 
-def _unary(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+def _unary(behaviour: Unary) -> Unary:
     async def wrapped(request: Any, context: Any) -> Any:
         try:
             return await behaviour(request, context)
@@ -42,7 +38,7 @@ def _unary(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, An
     return wrapped
 
 
-def _stream(behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+def _stream(behaviour: Stream) -> Stream:
     async def wrapped(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
             async for message in behaviour(request, context):

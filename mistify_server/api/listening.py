@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,18 @@ from typing import Any
 import grpc
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.validation import InvalidValue
 from mistify.wire.address import TLS
 
 DEFAULT_LISTEN = "127.0.0.1:7465"
 DEFAULT_HTTP = "127.0.0.1:7466"
 
 _LAST_PORT = 65535
+
+#: Of the schemes that browsers speak.
+_PORTS = {"http": 80, "https": 443}
+
+_ORIGIN = re.compile(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?")
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,23 @@ def checked_address(address: str, token: str | None) -> tuple[str, int]:
             "such as 127.0.0.1, or a token; add --token-file FILE",
         )
     return host, port
+
+
+def checked_origin(text: str) -> str:
+    """Return an origin as browsers send it: in lower case, without the port of its scheme.
+
+    Raises:
+        InvalidValue: It is none.
+    """
+    match = _ORIGIN.fullmatch(text.lower())
+    if match is None:
+        raise InvalidValue(
+            text,
+            "an origin such as https://porting.example.org",
+            "write scheme and host, and the port if it has one",
+        )
+    scheme, host, port = match.groups()
+    return f"{scheme}://{host}" + (f":{port}" if port and int(port) != _PORTS[scheme] else "")
 
 
 def _host_and_port(listen: str) -> tuple[str, int]:

@@ -1,10 +1,24 @@
 """Interface of engines."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
+
+
+@dataclass(frozen=True)
+class EngineLoad:
+    """The workers of an engine: those alive, and of them those with a task; the tasks that wait for one.
+
+    `lost` have died with a task since the engine was opened.
+    """
+
+    alive: int
+    busy: int
+    waiting: int
+    lost: int
 
 
 class Engine(ABC):
@@ -23,6 +37,11 @@ class Engine(ABC):
     @abstractmethod
     def busy_since(self) -> float:
         """Return when the oldest task that still runs began, in seconds since 1970; now if none runs."""
+
+    @property
+    @abstractmethod
+    def load(self) -> EngineLoad:
+        """Return how its workers stand; any thread may ask."""
 
     @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, Problem
 from mistify.jobs.job import STARTING, ProgressUpdate
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import Engine, EngineLoad
 from mistify_server.engines.supervision import (
     SupervisedWorker,
     WorkerConnection,
@@ -71,6 +71,7 @@ class PooledEngine(Engine):
         self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1, keep=False)
         self._begun: dict[object, float] = {}
+        self._lost = 0
 
     @property
     @override
@@ -81,6 +82,17 @@ class PooledEngine(Engine):
     @override
     def busy_since(self) -> float:
         return min(self._begun.values(), default=time.time())
+
+    @property
+    @override
+    def load(self) -> EngineLoad:
+        pools = self._regular, self._spare
+        return EngineLoad(
+            alive=sum(pool.alive for pool in pools),
+            busy=sum(pool.busy for pool in pools),
+            waiting=sum(pool.waiting for pool in pools),
+            lost=self._lost,
+        )
 
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
@@ -96,7 +108,7 @@ class PooledEngine(Engine):
         if isinstance(task, InspectTask) and not await self._free():
             pool = self._spare
         seconds = self._deadlines[task.kind]
-        failure = stage = ""
+        failure = stage = name = ""
         code = WorkerDied.code
 
         def report(progress: ProgressUpdate) -> None:
@@ -107,15 +119,20 @@ class PooledEngine(Engine):
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with pool.worker(needed(task)) as worker, asyncio.timeout(seconds):
+                    name = worker.name
                     report(ProgressUpdate(stage=STARTING, step=0, total_steps=0))
                     return await worker.ask(task, report, self._leases[task.kind])
             except TimeoutError:
                 if stage == LOADING:
                     return _unloadable(f"took more than {seconds:,.0f} s to load")
-                return _failure(f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s")
+                message = f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s"
+                _log.warning(message, extra={"worker": name, "task": task.kind})
+                return _failure(message)
             except WorkerDied as error:
+                self._lost += 1
                 failure, code = str(error), error.code
-                _log.warning("%s task, attempt %d of %d: %s", task.kind, attempt, ATTEMPTS, failure)
+                about = {"worker": name, "task": task.kind, "attempt": attempt}
+                _log.warning("attempt %d of %d failed: %s", attempt, ATTEMPTS, failure, extra=about)
                 reason = failure.splitlines()[0]
                 if stage == LOADING and isinstance(error, WorkerCrashed):
                     return _unloadable(f"could not be loaded: {reason}")
@@ -149,10 +166,15 @@ class PooledEngine(Engine):
         return self._regular.idle or (not self._regular.complete and await self._has_room())
 
     async def _start_regular(self, number: str) -> SupervisedWorker:
-        return SupervisedWorker(await self._connect(f"worker-{number}", spare=False))
+        return await self._started(f"worker-{number}", spare=False)
 
     async def _start_spare(self, _number: str) -> SupervisedWorker:
-        return SupervisedWorker(await self._connect("worker-inspections", spare=True))
+        return await self._started("worker-inspections", spare=True)
+
+    async def _started(self, name: str, *, spare: bool) -> SupervisedWorker:
+        worker = SupervisedWorker(await self._connect(name, spare=spare), name)
+        _log.info("a worker has started", extra={"worker": name})
+        return worker
 
 
 def _unloadable(reason: str) -> TaskFailure:

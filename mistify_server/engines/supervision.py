@@ -85,13 +85,15 @@ class SupervisedWorker:
 
     Args:
         connection: to the worker.
+        name: what its log is called.
     """
 
     #: Different for all attempts of this process.
     _tickets = itertools.count(1)
 
-    def __init__(self, connection: WorkerConnection) -> None:
+    def __init__(self, connection: WorkerConnection, name: str) -> None:
         self._connection = connection
+        self.name = name
         self.warm: frozenset[str] = frozenset()
 
     async def alive(self) -> bool:

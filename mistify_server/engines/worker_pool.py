@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import Context
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.supervision import SupervisedWorker
@@ -39,6 +40,21 @@ class WorkerPool:
     def idle(self) -> bool:
         """Return whether a worker waits for a task."""
         return bool(self._idle)
+
+    @property
+    def alive(self) -> int:
+        """Return the number of its workers."""
+        return len(self._workers)
+
+    @property
+    def busy(self) -> int:
+        """Return how many of its workers are lent."""
+        return len(self._workers) - len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many wait for a worker."""
+        return sum(not turn.done() for turn in tuple(self._turns))
 
     @property
     def complete(self) -> bool:
@@ -101,9 +117,9 @@ class WorkerPool:
             raise
 
     def _start_missing(self) -> None:
-        waiting = sum(not turn.done() for turn in self._turns)
-        while self._names and len(self._starting) < waiting and not self._closed:
-            starting = asyncio.create_task(self._add(self._names.popleft()))
+        while self._names and len(self._starting) < self.waiting and not self._closed:
+            # What is logged of a worker's start is not about the job that waits for it.
+            starting = asyncio.create_task(self._add(self._names.popleft()), context=Context())
             self._starting.add(starting)
             starting.add_done_callback(self._on_started)
 

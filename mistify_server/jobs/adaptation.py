@@ -4,6 +4,8 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
+from structlog.contextvars import bound_contextvars
+
 from mistify.costs.budget import conditions_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, PackageFile
@@ -140,12 +142,23 @@ class CollectiveAdaptation:
         for child in self._tree.children.get(index, ()):
             if child.index not in self._checkpoints and self._log.open_goals(child.goals):
                 rank = (_TREE_RANK, self._plan.number, self._tree.rank[child.index])
-                self._queue_once(child.index, rank, partial(self._adapt, child.index, root, checkpoint))
+                step = partial(self._adapt, child.index, root, checkpoint)
+                self._queue_once(child.index, rank, self._named(step, child.index, child.goals[0]))
         if index is None or adapted is None:
             return
         for goal in self._log.open_goals(self._tree.nodes[index].goals):
             rank = (_PACKAGE_RANK, self._plan.number, self._tree.rank[index])
-            self._queue_once(goal.id, rank, partial(self._branch_and_package, index, goal.id, adapted, root))
+            step = partial(self._branch_and_package, index, goal.id, adapted, root)
+            self._queue_once(goal.id, rank, self._named(step, index, goal.id))
+
+    def _named(self, step: Step, index: int, goal_id: str) -> Step:
+        """Return a step that lets whatever it logs say which edge and goal it is for."""
+
+        async def named() -> None:
+            with bound_contextvars(edge=f"{self._plan.number}/{index}", goal=goal_id):
+                await step()
+
+        return named
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
         node = self._tree.nodes[index]
@@ -238,7 +251,7 @@ class CollectiveAdaptation:
             self._log.record(ReferenceSaved(self._plan.number, result))
             return
         reason = failure_reason(result)
-        _logger.warning("the source of the job %s could not be measured: %s", self._log.job_id, reason)
+        _logger.warning("the source could not be measured: %s", reason)
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
         """Run a task and return its result.

@@ -39,6 +39,11 @@ class JobRunner:
             for state in states
         }
 
+    @property
+    def waiting(self) -> int:
+        """Return how many steps could begin, were there more workers."""
+        return self._queue.waiting
+
     async def run(self) -> None:
         """Adapt all batches of the job until every goal has ended.
 

@@ -1,5 +1,6 @@
 """The changes of a running job: all of them pass through its log, on their way to the store."""
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -7,10 +8,20 @@ from dataclasses import replace
 
 from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
 from mistify_server.jobs.outcomes import failed_goal
-from mistify_server.store.changes import Advanced, Change, GoalChanged, GoalsFailed
+from mistify_server.store.changes import (
+    Advanced,
+    Change,
+    CheckpointSaved,
+    GoalChanged,
+    GoalsFailed,
+    JobChanged,
+    RootSaved,
+)
 from mistify_server.store.jobs import JobStore
 from mistify_server.tasks.messages import OnProgress
-from mistify_server.tasks.results import Result, TaskFailure
+from mistify_server.tasks.results import Result, seconds_by_activity
+
+_logger = logging.getLogger(__name__)
 
 #: The least seconds between two recorded updates of one stage.
 UPDATE_SECONDS = 0.5
@@ -62,6 +73,7 @@ class JobLog:
         """Write changes to the store, all or none."""
         self._jobs.record(self.job_id, changes, self._clock() - self._start, self._spent)
         for change in changes:
+            self._say(change)
             match change:
                 case GoalChanged(goal):
                     self._goals[goal.id] = goal
@@ -70,21 +82,38 @@ class JobLog:
                     self._goals |= {goal.id: goal for goal in failed}
         self._on_change()
 
-    async def account(self, running: Awaitable[Result]) -> Result:
-        """Await the result of a task that begins to run now, and account for its time in the next record.
+    def _say(self, change: Change) -> None:
+        """Log a change that whoever runs the server wants to hear of."""
+        about: dict[str, object] = {"job": self.job_id}
+        match change:
+            case JobChanged(state, reason):
+                _logger.info("the job is %s%s", state.value, _because(reason), extra=about)
+            case RootSaved(batch, _):
+                _logger.info("the source is prepared", extra={**about, "batch": batch})
+            case CheckpointSaved(batch, node, result, _):
+                about |= {
+                    "edge": f"{batch}/{node}",
+                    "steps": result.steps,
+                    "seconds": round(result.seconds, 1),
+                }
+                _logger.info("the edge is adapted", extra=about)
+            case GoalChanged(goal) if goal.state is not self._goals[goal.id].state:
+                _logger.info(
+                    "the goal is %s%s",
+                    goal.state.value,
+                    _because(goal.reason),
+                    extra={**about, "goal": goal.id},
+                )
+            case GoalsFailed([first, *others], reason):
+                about |= {"goal": first, "goals": 1 + len(others)}
+                _logger.warning("goals have failed%s", _because(reason), extra=about)
 
-        The time in which no worker was busy with it counts as waiting: for a free worker, for one to start,
-        for attempts whose worker died, for the wire. All the time of a task that failed counts as failed.
-        """
+    async def account(self, running: Awaitable[Result]) -> Result:
+        """Await the result of a task that begins to run now, and account for its time in the next record."""
         start = self._clock()
         result = await running
         elapsed = self._clock() - start
-        if isinstance(result, TaskFailure):
-            spent = {"failed": elapsed}
-        else:
-            # Two clocks may disagree a little.
-            spent = {**result.spent, "waiting": max(0.0, elapsed - result.seconds)}
-        for activity, seconds in spent.items():
+        for activity, seconds in seconds_by_activity(result, elapsed).items():
             self._spent[activity] += seconds
         return result
 
@@ -115,3 +144,8 @@ class JobLog:
             self.record(*begun, *(Advanced(subject, update) for subject in subjects))
 
         return on_progress
+
+
+def _because(reason: str) -> str:
+    """Return a reason as the end of a sentence; empty where there is none."""
+    return f": {reason.splitlines()[0]}" if reason else ""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
+from structlog.contextvars import bound_contextvars
+
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import Engine
@@ -35,6 +37,11 @@ class RunningJobs:
         self._stopped: MistifyError | None = None
         self._changed: dict[str, asyncio.Event] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many steps of all jobs could begin, were there more workers; any thread may ask."""
+        return sum(runner.waiting for runner in tuple(self._runners.values()))
 
     def start(self, job_id: str) -> None:
         """Run a job from wherever it stands; a server that stops leaves it to the next one."""
@@ -127,12 +134,13 @@ class RunningJobs:
             self._runners.pop(task.get_name(), None)
 
     async def _run(self, job_id: str) -> None:
-        try:
-            await self._adapt(job_id)
-        except MistifyError as error:
-            _log.error("job %s cannot go on until the server is started again: %s", job_id, error)
-            self._failures[job_id] = error
-            self._wake_watchers(job_id)
+        with bound_contextvars(job=job_id):
+            try:
+                await self._adapt(job_id)
+            except MistifyError as error:
+                _log.error("the job cannot go on until the server is started again: %s", error)
+                self._failures[job_id] = error
+                self._wake_watchers(job_id)
 
     async def _adapt(self, job_id: str) -> None:
         """Run a job; an error of the program fails it."""
@@ -144,7 +152,7 @@ class RunningJobs:
         except MistifyError:
             raise
         except Exception:
-            _log.exception("the job %s failed", job_id)
+            _log.exception("the job failed by an error inside the server")
             reason = "an error inside the server; its log has the details"
             self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
 
@@ -159,6 +167,7 @@ class RunningJobs:
 
     def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
         self._store.jobs.end(job_id, goal_state, job_state, reason)
+        _log.info("the job is %s", job_state.value, extra={"job": job_id})
         self._wake_watchers(job_id)
 
     def _wake_watchers(self, job_id: str) -> None:

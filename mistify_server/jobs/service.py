@@ -1,6 +1,7 @@
 """The porting service without the wire: plan, submit, add goals, list, cancel, watch, fetch."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
@@ -42,6 +43,11 @@ DEFAULT_MAX_GOALS = 10_000
 
 #: Unless one job alone has more: a page is one message.
 MOST_GOALS_PER_PAGE = 20_000
+
+#: Each worker tells of its progress twice a second, at the most.
+_LATEST_EVENTS = 200
+
+_log = logging.getLogger(__name__)
 
 
 def _now() -> datetime:
@@ -99,6 +105,7 @@ class PortingService:
             jobs.create, Submission(job, plans, config_text, idempotency_key or None)
         )
         if kept is job:
+            _log.info("a job was submitted", extra={"job": job.id, "goals": len(goals)})
             self._jobs.start_new(job, plans)
         return kept.id
 
@@ -161,6 +168,7 @@ class PortingService:
                     if self._lost(job_id) == lost:
                         addition = Addition(goals, plans, config_text, idempotency_key or None)
                         self._store.jobs.add_goals(job_id, addition)
+                        _log.info("goals were added", extra={"job": job_id, "goals": len(goals)})
                         self._jobs.grow(job_id, addition)
                         return
             if uninspected:
@@ -210,7 +218,10 @@ class PortingService:
 
     async def _remove(self, job_id: str) -> int:
         async with self._removing:
-            return await asyncio.to_thread(remove_job, self._store, job_id, self._inspector.engine.busy_since)
+            busy_since = self._inspector.engine.busy_since
+            freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since)
+        _log.info("the job was removed", extra={"job": job_id, "freed_bytes": freed})
+        return freed
 
     def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
         """Yield a job's events after a sequence number, then new ones as they come, until it has ended.
@@ -221,6 +232,10 @@ class PortingService:
             so_far: Whether to end with the last event so far, also if the job goes on.
         """
         return self._jobs.watch(job_id, after_sequence, so_far=so_far)
+
+    async def latest_events(self, job_id: str) -> list[JobEvent]:
+        """Return the last events of a job, in order: those that tell what is under way are among them."""
+        return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
         """Yield a file of a goal's package from an offset on, in pieces of `CHUNK` bytes.

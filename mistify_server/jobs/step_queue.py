@@ -20,6 +20,11 @@ class StepQueue:
         self._count = itertools.count()
         self._left = 0
 
+    @property
+    def waiting(self) -> int:
+        """Return how many steps have not begun."""
+        return self._queue.qsize()
+
     def add(self, rank: tuple[int, ...], step: Step) -> None:
         """Put a step on the queue."""
         self._queue.put_nowait((rank, next(self._count), step))

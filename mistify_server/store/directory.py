@@ -82,6 +82,12 @@ def open_store(directory: Path) -> Iterator[Store]:
         database.close()
 
 
+def database_bytes(directory: Path) -> int:
+    """Return the size of a store's database, with what is not yet in its main file."""
+    files = directory / _DATABASE, directory / f"{_DATABASE}-wal"
+    return sum(path.stat().st_size for path in files if path.exists())
+
+
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
     """Hold the lock of a store's one server in the block; it ends with the process, however that ends.

@@ -84,6 +84,10 @@ class JobStore(ABC):
         """Return how many goals of a job are in each state; none where there is no such job."""
 
     @abstractmethod
+    def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
+        """Return how many jobs, and how many goals of all of them, are in each state."""
+
+    @abstractmethod
     def page(
         self,
         limit: int,
@@ -144,6 +148,10 @@ class JobStore(ABC):
     @abstractmethod
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
         """Return up to `limit` events numbered above `after`, in order."""
+
+    @abstractmethod
+    def latest_events(self, job_id: str, limit: int) -> list[JobEvent]:
+        """Return up to `limit` of the last events of a job, in order."""
 
     @abstractmethod
     def remove(self, job_id: str) -> None:

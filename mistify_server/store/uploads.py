@@ -62,9 +62,16 @@ class Uploads:
         self._most_bytes = most_bytes
         self._mentioned = mentioned
         self._now = now
+        #: Bytes that have come since the server was started.
+        self.received = 0
         self._bytes = sum(path.stat().st_size for path in self._all_files())
         self._busy: set[str] = set()
         self._naming = Lock()
+
+    @property
+    def kept(self) -> int:
+        """Return the bytes of all files together."""
+        return self._bytes
 
     def state(self, file: FileDigest) -> FileState:
         """Return how much of a file has arrived; one that is there is kept for another day."""
@@ -183,6 +190,7 @@ class Uploads:
             if target.tell() + len(chunk) > file.size:
                 raise _unlike(file, f"more than {file.size:,} bytes")
             target.write(chunk)
+            self.received += len(chunk)
         await asyncio.to_thread(sync_file, target)
 
     def _accept(self, file: FileDigest, part: Path) -> None:

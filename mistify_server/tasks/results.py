@@ -198,3 +198,19 @@ class TaskFailure(Message):
 Result = (
     Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | ReferenceResult | TaskFailure
 )
+
+
+def seconds_by_activity(result: Result, elapsed: float) -> dict[str, float]:
+    """Return where the time went between the order of a task and its result.
+
+    The time in which no worker was busy with it counts as waiting: for a free worker, for one to start, for
+    attempts whose worker died, for the wire. All the time of a task that failed counts as failed.
+
+    Args:
+        result: Of the task.
+        elapsed: Seconds in all.
+    """
+    if isinstance(result, TaskFailure):
+        return {"failed": elapsed}
+    # Two clocks may disagree a little.
+    return {**result.spent, "waiting": max(0.0, elapsed - result.seconds)}

@@ -3,7 +3,7 @@
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
@@ -97,11 +97,17 @@ class AccessMiddleware:
       `Host` is that of a site that has led its own name here (DNS rebinding).
     - What changes something comes from no page of another site: browsers send `Origin`.
     - All other paths than `OPEN_PATHS` need the token or a session.
+
+    Args:
+        app: Answers those that are let in.
+        sessions: Of the browsers that are known.
+        origins: Under which a proxy shows the server: a request with the host of one was made to its scheme.
     """
 
-    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
+    def __init__(self, app: ASGIApp, sessions: Sessions, origins: Collection[str] = ()) -> None:
         self._app = app
         self._sessions = sessions
+        self._schemes = {parts.netloc: parts.scheme for parts in map(urlsplit, origins)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or let it pass."""
@@ -116,6 +122,8 @@ class AccessMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
+        host = Headers(scope=scope).get("host", "").lower()
+        scope["scheme"] = self._schemes.get(host, scope["scheme"])
         answer = self._refusal(scope) or self._app
         await answer(scope, receive, send_with_headers)
 
@@ -127,7 +135,8 @@ class AccessMiddleware:
             return _refused("host", host, "a name of this machine, such as localhost")
         own = f"{scope['scheme']}://{host}"
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", own) != own:
-            return _refused("origin", headers["origin"], own)
+            expected = f"{own}, or behind a proxy that passes the host on one of --http-origin"
+            return _refused("origin", headers["origin"], expected)
         try:
             if scope["path"] not in OPEN_PATHS and not scope["path"].startswith(_OPEN_PREFIX):
                 self._sessions.check(headers)

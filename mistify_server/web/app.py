@@ -1,17 +1,19 @@
 """The application: the routes over the services, behind the checks of access."""
 
+from collections.abc import Collection
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from mistify.errors import ErrorCode
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
+from mistify_server.web.metrics import TimingMiddleware, metrics_routes
 from mistify_server.web.packages import package_routes
 from mistify_server.web.pages.assets import asset_routes
 from mistify_server.web.pages.routes import page_routes
@@ -26,13 +28,23 @@ class Login(BaseModel):
     token: str
 
 
-def web_app(services: Services, token: str | None) -> FastAPI:
+def web_app(services: Services, token: str | None, origins: Collection[str] = ()) -> FastAPI:
     """Return the application.
 
     Args:
         services: Under it.
         token: Of the server, None where it needs none.
+        origins: Under which a proxy shows the server.
+
+    Raises:
+        MistifyError: UNAUTHENTICATED, there are origins and no token.
     """
+    if origins and token is None:
+        raise MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"got the origin {next(iter(origins))}, at which a proxy shows the server to others, "
+            "and no token; add --token-file FILE",
+        )
     sessions = Sessions(token)
     app = FastAPI(
         title="Mistify",
@@ -41,7 +53,8 @@ def web_app(services: Services, token: str | None) -> FastAPI:
         docs_url=None,  # its pages are from elsewhere
         redoc_url=None,
     )
-    app.add_middleware(AccessMiddleware, sessions=sessions)
+    app.add_middleware(AccessMiddleware, sessions=sessions, origins=origins)
+    app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)
     app.include_router(job_routes(services.porting))
     app.include_router(package_routes(services.porting))
@@ -52,6 +65,7 @@ def web_app(services: Services, token: str | None) -> FastAPI:
     app.include_router(asset_routes())
     app.include_router(_session_routes(sessions))
     app.include_router(_health_routes(services.porting))
+    app.include_router(metrics_routes(services.metrics.registry))
     return app
 
 

@@ -49,6 +49,8 @@ _CONFIG = {
 
 IdempotencyKey = Annotated[str, Header(max_length=200, description="The same key returns the same job")]
 PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="The most goals")]
+After = Annotated[int, Query(ge=0, le=2**53, description="The last event that is known already")]
+LastEventId = Annotated[int, Header(ge=0, le=2**53, description="The same, as browsers send it")]
 PageToken = Annotated[str, Query(max_length=200, description="Of the page before, empty for the first one")]
 
 
@@ -131,14 +133,10 @@ def job_routes(service: PortingService) -> APIRouter:
         response_class=StreamingResponse,
         responses={**responses(*_INVALID), 200: {"content": {"text/event-stream": {}}}},
     )
-    async def events(
-        job_id: str,
-        after: Annotated[int, Query(ge=0, le=2**53, description="The last event that is known")] = 0,
-        last_event_id: Annotated[int, Header(ge=0, le=2**53, description="As `after`, but stronger")] = 0,
-    ) -> StreamingResponse:
+    async def events(job_id: str, after: After = 0, last_event_id: LastEventId = 0) -> StreamingResponse:
         """Send every event after a sequence number, then new ones as they come, until the job has ended."""
         await service.part(job_id, GoalSelection())  # an unknown job is refused before the stream begins
-        stream = _server_sent(service.watch(job_id, last_event_id or after))
+        stream = _server_sent(service.watch(job_id, max(after, last_event_id)))
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
         )

@@ -50,6 +50,7 @@ async def serve_http(
         config = uvicorn.Config(
             app,
             log_config=None,
+            log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,
@@ -80,4 +81,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
             "another --http HOST:PORT (port 0 takes a free one, --http off opens none)",
         ) from error
     with listening:
+        # For each connection. Without it the body of an answer waits 40 ms for the receipt of its head:
+        # asyncio sees to that only where it has made the socket.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield listening

@@ -69,6 +69,27 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     assert raised.value.code is ErrorCode.INVALID_CONFIG
 
 
+@pytest.mark.parametrize(
+    ("written", "origin"),
+    [
+        ("https://Porting.Example.org", "https://porting.example.org"),
+        ("https://porting.example.org:443/", "https://porting.example.org"),
+        ("http://porting.example.org:8080", "http://porting.example.org:8080"),
+        ("http://[::1]:80", "http://[::1]"),
+    ],
+)
+def test_origins_are_as_browsers_send_them(settings: Path, written: str, origin: str) -> None:
+    assert load_config(settings, {"http_origin": [written]}).http_origin == [origin]
+
+
+@pytest.mark.parametrize(
+    "written", ["porting.example.org", "*", "https://a.b/c", "https://u@a.b", "ftp://a.b"]
+)
+def test_what_is_no_origin_is_named(tmp_path: Path, written: str) -> None:
+    with pytest.raises(MistifyError, match=f'--http-origin: got "{re.escape(written)}"; expected an origin'):
+        load_config(None, {"store": tmp_path, "http_origin": [written]})
+
+
 def test_the_example_has_every_key() -> None:
     assert load_config(EXAMPLE, {}).store == Path("/var/lib/mistify")
     content = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", EXAMPLE.read_text(), flags=re.MULTILINE))

@@ -171,7 +171,14 @@ class SqlJobStore(JobStore):
     @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:
         with self._database.read() as session:
-            return count_states(session, job_id)
+            return count_states(session, GoalRow.job_id == job_id)
+
+    @override
+    def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
+        with self._database.read() as session:
+            jobs = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))
+            states = Counter({JobState(state): count for state, count in jobs})
+            return states, count_states(session)
 
     @override
     def page(
@@ -238,16 +245,15 @@ class SqlJobStore(JobStore):
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
         with self._database.read() as session:
             _row(session, job_id)
-            query = (
-                select(EventRow)
-                .where(EventRow.job_id == job_id, EventRow.sequence > after)
-                .order_by(EventRow.sequence)
-                .limit(limit)
-            )
-            return [
-                JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
-                for row in session.scalars(query)
-            ]
+            later = select(EventRow).where(EventRow.job_id == job_id, EventRow.sequence > after)
+            return list(map(_event, session.scalars(later.order_by(EventRow.sequence).limit(limit))))
+
+    @override
+    def latest_events(self, job_id: str, limit: int) -> list[JobEvent]:
+        with self._database.read() as session:
+            _row(session, job_id)
+            newest_first = select(EventRow).filter_by(job_id=job_id).order_by(EventRow.sequence.desc())
+            return list(map(_event, session.scalars(newest_first.limit(limit))))[::-1]
 
     @override
     def remove(self, job_id: str) -> None:
@@ -328,6 +334,10 @@ def _row(session: Session, job_id: str) -> JobRow:
     if row is None:
         raise MistifyError(ErrorCode.NOT_FOUND, f'there is no job "{job_id}"; `mistify jobs` lists them')
     return row
+
+
+def _event(row: EventRow) -> JobEvent:
+    return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
 
 
 def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:

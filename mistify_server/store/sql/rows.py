@@ -186,9 +186,9 @@ def end_goals(session: Session, job_id: str, state: GoalState, reason: str, unix
     session.execute(update(GoalRow).where(*of_goal).values(state=state.value, reason=reason))
 
 
-def count_states(session: Session, job_id: str) -> Counter[GoalState]:
-    """Return how many goals of a job are in each state."""
-    query = select(GoalRow.state, func.count()).filter_by(job_id=job_id).group_by(GoalRow.state)
+def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[GoalState]:
+    """Return how many goals are in each state."""
+    query = select(GoalRow.state, func.count()).where(*which).group_by(GoalRow.state)
     return Counter({GoalState(state): count for state, count in session.execute(query)})
 
 
@@ -199,7 +199,7 @@ def job_of(session: Session, row: JobRow) -> Job:
 
 def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> JobPart:
     """Return a job with some of its goals, or with all of them, from its rows."""
-    states = count_states(session, row.id)
+    states = count_states(session, GoalRow.job_id == row.id)
     count, met = states.total(), states[GoalState.MET]
     if selection is None:
         return JobPart(job_of(session, row), count, met)
@@ -210,7 +210,8 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
         return JobPart(_job(session, row, goals), count, met)
     first = _first_position(selection.page_token)
     end = first + max(0, selection.page_size)
-    goals = _goals(session, row.id, GoalRow.position >= first, GoalRow.position < end)
+    shown = GoalRow.position >= first, GoalRow.position < end
+    goals = _goals(session, row.id, *shown) if first < end else ()
     return JobPart(_job(session, row, goals), count, met, str(end) if end < count else "")
 
 

@@ -1,6 +1,7 @@
 """Routes of the pages."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -8,8 +9,8 @@ from fastapi.responses import HTMLResponse
 
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Job
-from mistify.jobs.part import GoalSelection
+from mistify.jobs.job import Job, JobEvent
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.report import report
 from mistify_server.services import Services
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
@@ -18,6 +19,7 @@ from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.pages.progress import progress_of
 from mistify_server.web.rendering import render
 
 _DEVICES_PER_PAGE: Final = 100
@@ -41,26 +43,18 @@ def page_routes(services: Services) -> APIRouter:
     porting = services.porting
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
-    def page(request: Request, name: str, **shown: Any) -> HTMLResponse:
-        return HTMLResponse(render(name, path=request.url.path, base_url=str(request.base_url), **shown))
-
     @router.get("/")
     async def jobs(request: Request, page_token: PageToken = "") -> HTMLResponse:
         parts, token = await porting.jobs(50, page_token, GoalSelection())
-        return page(request, "jobs.html", parts=parts, next_page_token=token)
+        return _page(request, "jobs.html", parts=parts, next_page_token=token)
 
     @router.get("/jobs/{job_id}")
     async def job(request: Request, job_id: str, page_token: PageToken = "") -> HTMLResponse:
+        # First, so that the page misses no event between these and those that it asks for.
+        events = await porting.latest_events(job_id)
         part = await porting.part(job_id, GoalSelection(page_size=GOALS_PER_PAGE, page_token=page_token))
-        plots = await asyncio.to_thread(plots_of, part.job)
-        return page(
-            request,
-            "job.html",
-            part=part,
-            job=part.job,
-            plots=plots,
-            tree=draw_tree(part.job.goals),
-        )
+        # On a thread: it takes a part of a second where there are a thousand goals.
+        return await asyncio.to_thread(_job_page, request, part, events)
 
     @router.get("/jobs/{job_id}/goals/{goal_id}")
     async def goal(request: Request, job_id: str, goal_id: str) -> HTMLResponse:
@@ -71,7 +65,7 @@ def page_routes(services: Services) -> APIRouter:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
         (shown,) = part.job.goals
         reported: dict[str, Any] = report(part.job)
-        return page(
+        return _page(
             request,
             "goal.html",
             job=part.job,
@@ -86,12 +80,12 @@ def page_routes(services: Services) -> APIRouter:
 
     @router.get("/submit")
     async def submit(request: Request) -> HTMLResponse:
-        return page(request, "submit.html", example=_EXAMPLE)
+        return _page(request, "submit.html", example=_EXAMPLE)
 
     @router.get("/fleet")
     async def fleet(request: Request, page_token: PageToken = "") -> HTMLResponse:
         reports, token = services.fleet.page(_DEVICES_PER_PAGE, page_token)
-        return page(
+        return _page(
             request,
             "fleet.html",
             reports=reports,
@@ -103,9 +97,27 @@ def page_routes(services: Services) -> APIRouter:
 
     @router.get("/login")
     async def login(request: Request) -> HTMLResponse:
-        return page(request, "login.html")
+        return _page(request, "login.html")
 
     return router
+
+
+def _page(request: Request, name: str, **shown: Any) -> HTMLResponse:
+    return HTMLResponse(render(name, path=request.url.path, base_url=str(request.base_url), **shown))
+
+
+def _job_page(request: Request, part: JobPart, events: Sequence[JobEvent]) -> HTMLResponse:
+    job = part.job
+    return _page(
+        request,
+        "job.html",
+        part=part,
+        job=job,
+        plots=plots_of(job),
+        tree=draw_tree(job.goals),
+        last_event=events[-1].sequence,
+        progress=progress_of(events),
+    )
 
 
 def _formats(job: Job) -> tuple[AxisFormat, ...]:

@@ -2,20 +2,19 @@
 
 // The page of a job or of a goal follows the events: what is under way is shown as it comes, the rest of the page
 // is asked for anew when a goal of the page, or the job, changes.
-const REFRESH_MS = 1000;
+const REFRESH_MS = 250;
 
 function follow(live) {
   if (live.dataset.ended === "yes") return;
-  const after = live.dataset.after ?? 0;
-  const events = new EventSource(`/v1/jobs/${encodeURIComponent(live.dataset.job)}/events?after=${after}`);
+  const { job, after } = live.dataset;
+  const events = new EventSource(`/v1/jobs/${encodeURIComponent(job)}/events?after=${after}`);
   const shown = new Map();
+  for (const item of live.querySelectorAll("#progress li")) shown.set(item.dataset.subject, item.dataset.line);
   let known = Number(after);
   let waiting = null;
-  let caughtUp = false;
-  setTimeout(() => { caughtUp = true; }, REFRESH_MS);
 
   function refreshSoon() {
-    if (waiting === null) waiting = setTimeout(refresh, caughtUp ? REFRESH_MS / 4 : REFRESH_MS);
+    if (waiting === null) waiting = setTimeout(refresh, REFRESH_MS);
   }
 
   async function refresh() {
@@ -28,7 +27,7 @@ function follow(live) {
     if (anew.dataset.ended === "yes") events.close();
     showProgress();
     act(anew);
-    known = Number(anew.dataset.after ?? 0);
+    known = Number(anew.dataset.after);
     window.drawPlots?.();
     window.readCurves?.();
   }
@@ -63,7 +62,10 @@ function follow(live) {
     shown.delete(event.event === "running" ? "source" : event.goal_id);
     refreshSoon();
   });
-  events.addEventListener("job", refreshSoon);
+  events.addEventListener("job", () => {
+    shown.clear();
+    refreshSoon();
+  });
 }
 
 // Buttons that ask the server to do something.

@@ -151,6 +151,46 @@ async def test_a_server_whose_store_cannot_be_read_is_not_ready(serve: Serve, si
         assert (await web.get("/readyz")).status_code == 200
 
 
+async def test_a_proxy_that_ends_tls_shows_the_server_to_browsers(serve: Serve, make_config: Config) -> None:
+    public = "https://porting.example.org"
+    behind = {**BEARER, "host": "porting.example.org"}
+    goals = [make_config("x", FLOP="0.5x")]
+    async with serve(token=TOKEN, http_origins=[public]) as web:
+        own = f"http://127.0.0.1:{web.base_url.port}"
+        refused = (
+            "https://evil.example",
+            "null",
+            "http://porting.example.org",
+            own,
+            f"{public}.evil.example",
+        )
+        for origin in refused:
+            answer = await web.post("/v1/jobs", json=goals, headers={**behind, "origin": origin})
+            assert answer.status_code == 403, origin
+        # Its pages may not act through another name of the server.
+        answer = await web.post("/v1/jobs", json=goals, headers={**BEARER, "origin": public})
+        assert answer.status_code == 403
+        assert "--http-origin" in answer.json()["detail"]
+        assert (await web.get("/v1/jobs", headers=BEARER)).json()["jobs"] == []
+        answer = await web.post("/v1/session", json={"token": TOKEN}, headers={**behind, "origin": public})
+        assert (answer.status_code, "Secure" in answer.headers["set-cookie"]) == (204, True)
+        answer = await web.post("/v1/jobs", json=goals, headers={**behind, "origin": public})
+        assert answer.status_code == 201
+        assert (await web.post("/v1/jobs", json=goals, headers={**BEARER, "origin": own})).status_code == 201
+        assert "Secure" not in (await web.post("/v1/session", json={"token": TOKEN})).headers["set-cookie"]
+        page = await web.get("/", headers={**behind, "accept": "text/html"})
+        assert page.status_code == 200
+
+
+async def test_what_a_proxy_shows_to_others_needs_a_token(site: Any) -> None:
+    with pytest.raises(MistifyError, match="--token-file") as caught:
+        async with running_server(
+            site.settings(http="127.0.0.1:0", http_origins=["https://porting.example.org"])
+        ):
+            pass
+    assert caught.value.code is ErrorCode.UNAUTHENTICATED
+
+
 async def test_other_machines_need_a_token(site: Any) -> None:
     with pytest.raises(MistifyError, match="or a token") as caught:
         async with running_server(site.settings(http="0.0.0.0:0")):

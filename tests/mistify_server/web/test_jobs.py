@@ -13,9 +13,11 @@ import httpx
 Config = Callable[..., dict[str, object]]
 
 
-async def events(web: httpx.AsyncClient, job: str, **headers: str) -> list[dict[str, str]]:
+async def events(web: httpx.AsyncClient, job: str, after: int = 0, **headers: str) -> list[dict[str, str]]:
     """Read the stream of a job to its end; return the fields of each event."""
-    answer = await web.get(f"/v1/jobs/{job}/events", headers=headers)
+    answer = await web.get(
+        f"/v1/jobs/{job}/events", params={"after": after} if after else {}, headers=headers
+    )
     assert answer.headers["content-type"].startswith("text/event-stream")
     blocks = [block for block in answer.text.split("\n\n") if block and not block.startswith(":")]
     return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
@@ -61,6 +63,9 @@ async def test_events_resume_behind_the_last_one(web: httpx.AsyncClient, make_co
     }
     rest = await events(web, job, **{"last-event-id": every[2]["id"]})
     assert rest == every[3:]
+    assert await events(web, job, after=3) == every[3:]
+    # A browser that connects again asks for the same address, and says what it has received since.
+    assert await events(web, job, after=3, **{"last-event-id": every[4]["id"]}) == every[5:]
 
 
 async def test_the_same_key_returns_the_same_job(web: httpx.AsyncClient, make_config: Config) -> None:

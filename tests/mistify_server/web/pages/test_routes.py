@@ -52,6 +52,30 @@ async def test_jobs_goals_and_packages_are_linked(web: httpx.AsyncClient, make_c
         assert (await web.get(link)).status_code == 200
 
 
+async def test_a_page_begins_where_its_events_go_on(
+    web: httpx.AsyncClient, site: Any, make_config: Config
+) -> None:
+    (site.control / "hold-package").touch()
+    job = str((await web.post("/v1/jobs", json=[make_config("half", FLOP="0.5x")])).json()["job"]["id"])
+    heard = []
+    async with web.stream("GET", f"/v1/jobs/{job}/events") as stream:
+        async for line in stream.aiter_lines():
+            heard.append(line)
+            if "in package" in line:
+                break
+    last = max(int(line.removeprefix("id: ")) for line in heard if line.startswith("id: "))
+    page = Tags((await web.get(f"/jobs/{job}")).text)
+    (live,) = [attributes for _, attributes in page.tags if attributes.get("id") == "live"]
+    assert (live["data-after"], live["data-ended"]) == (str(last), "no")
+    under_way = [attributes for tag, attributes in page.tags if "data-subject" in attributes]
+    assert [each["data-subject"] for each in under_way] == ["half"]
+    assert under_way[0]["data-line"] == "in package, step 1 of 2"
+    (site.control / "hold-package").unlink()
+    await web.get(f"/v1/jobs/{job}/events")
+    page = Tags((await web.get(f"/jobs/{job}")).text)
+    assert not [attributes for _, attributes in page.tags if "data-subject" in attributes]
+
+
 async def test_what_users_write_is_shown_as_text(
     web: httpx.AsyncClient, site: Any, make_config: Config
 ) -> None:

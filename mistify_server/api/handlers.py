@@ -1,0 +1,26 @@
+"""Handlers of calls with something around what they do, whichever side of them streams."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+import grpc
+
+#: What a handler does for a request, or a stream of them.
+Unary: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+Stream: TypeAlias = Callable[[Any, Any], AsyncIterator[Any]]
+
+
+def surrounded(handler: Any, unary: Callable[[Unary], Unary], stream: Callable[[Stream], Stream]) -> Any:
+    """Return a handler with something around what it does.
+
+    Args:
+        handler: Of gRPC.
+        unary: Goes around what returns one response.
+        stream: Goes around what yields several.
+    """
+    codecs = handler.request_deserializer, handler.response_serializer
+    if handler.request_streaming:
+        return grpc.stream_unary_rpc_method_handler(unary(handler.stream_unary), *codecs)
+    if handler.response_streaming:
+        return grpc.unary_stream_rpc_method_handler(stream(handler.unary_stream), *codecs)
+    return grpc.unary_unary_rpc_method_handler(unary(handler.unary_unary), *codecs)

@@ -1,0 +1,1 @@
+"""What a running server tells whoever runs it: figures for Prometheus, and its log."""

@@ -1,0 +1,60 @@
+"""An engine whose tasks are counted and timed."""
+
+import time
+from typing import Final
+
+from typing_extensions import override
+
+from mistify_server.engines.base import Engine, EngineLoad
+from mistify_server.tasks.messages import OnProgress
+from mistify_server.tasks.results import Result, TaskFailure, seconds_by_activity
+from mistify_server.tasks.tasks import Task
+from mistify_server.telemetry.metrics import Metrics
+
+_DONE: Final = "done"
+_FAILED: Final = "failed"
+_STOPPED: Final = "stopped"
+
+
+class MeasuredEngine(Engine):
+    """Counts the tasks of another engine, and the seconds that they take.
+
+    Args:
+        engine: Runs the tasks.
+        metrics: Of the server.
+    """
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self._engine = engine
+        self._metrics = metrics
+
+    @property
+    @override
+    def slots(self) -> int:
+        return self._engine.slots
+
+    @property
+    @override
+    def busy_since(self) -> float:
+        return self._engine.busy_since
+
+    @property
+    @override
+    def load(self) -> EngineLoad:
+        return self._engine.load
+
+    @override
+    async def run(self, task: Task, on_progress: OnProgress) -> Result:
+        start, outcome = time.monotonic(), _STOPPED
+        try:
+            result = await self._engine.run(task, on_progress)
+            outcome = _FAILED if isinstance(result, TaskFailure) else _DONE
+        finally:
+            self._metrics.tasks.labels(task.kind, outcome).inc()
+        for activity, seconds in seconds_by_activity(result, time.monotonic() - start).items():
+            self._metrics.activities.labels(activity).inc(seconds)
+        return result
+
+    @override
+    async def close(self) -> None:
+        await self._engine.close()

@@ -1,0 +1,81 @@
+"""How a server stands at the moment at which Prometheus asks."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from mistify.jobs.job import GoalState, JobState
+from mistify_server.engines.base import Engine
+from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.store.directory import database_bytes
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.uploads import Uploads
+
+_State = TypeVar("_State", bound=Enum)
+
+
+class ServerState(Collector):
+    """Jobs and goals by state, the queue, the workers, uploads and the disk.
+
+    Args:
+        directory: Of the store.
+        store: Of the jobs.
+        jobs: Those that run.
+        engine: Has the workers.
+        uploads: What callers have sent.
+    """
+
+    def __init__(
+        self, directory: Path, store: JobStore, jobs: RunningJobs, engine: Engine, uploads: Uploads
+    ) -> None:
+        self._directory = directory
+        self._store = store
+        self._jobs = jobs
+        self._engine = engine
+        self._uploads = uploads
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        jobs, goals = self._store.states()
+        yield _by_state("mistify_jobs", "Jobs in the store", JobState, jobs)
+        yield _by_state("mistify_goals", "Goals of the jobs in the store", GoalState, goals)
+        load = self._engine.load
+        yield GaugeMetricFamily(
+            "mistify_queue_length",
+            "Steps of jobs and inspections that wait for a worker",
+            load.waiting + self._jobs.waiting,
+        )
+        yield GaugeMetricFamily("mistify_slots", "Tasks that can run at the same time", self._engine.slots)
+        yield GaugeMetricFamily("mistify_workers", "Workers that are alive", load.alive)
+        yield GaugeMetricFamily("mistify_workers_busy", "Workers that have a task", load.busy)
+        yield CounterMetricFamily("mistify_workers_lost", "Workers that died with a task", load.lost)
+        yield CounterMetricFamily(
+            "mistify_upload_received_bytes", "Bytes of models and data that came", self._uploads.received
+        )
+        yield GaugeMetricFamily(
+            "mistify_uploads_bytes", "Bytes of models and data that are kept", self._uploads.kept
+        )
+        yield GaugeMetricFamily(
+            "mistify_database_bytes", "Size of the store's database", database_bytes(self._directory)
+        )
+        yield GaugeMetricFamily(
+            "mistify_store_free_bytes",
+            "Room on the disk of the store",
+            shutil.disk_usage(self._directory).free,
+        )
+
+
+def _by_state(
+    name: str, documentation: str, states: type[_State], counts: Mapping[_State, int]
+) -> GaugeMetricFamily:
+    """Return how many there are in each state, also where it is none."""
+    family = GaugeMetricFamily(name, documentation, labels=("state",))
+    for state in states:
+        family.add_metric((state.value,), counts.get(state, 0))
+    return family

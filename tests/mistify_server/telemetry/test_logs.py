@@ -1,0 +1,108 @@
+"""A line of JSON for each event: what it is about, and nothing that is nobody else's business."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify_server.telemetry.logs import LogFormat, log_handler
+from tests.servers import server
+from tests.tokens import write_token
+
+Config = Callable[..., dict[str, object]]
+
+TOKEN = "0123456789abcdef" * 4
+
+
+class Log:
+    """What the server logs in a format."""
+
+    def __init__(self) -> None:
+        self.text = io.StringIO()
+
+    def lines(self, **about: object) -> list[dict[str, Any]]:
+        """Return the lines that are about something."""
+        lines = [json.loads(line) for line in self.text.getvalue().splitlines()]
+        return [line for line in lines if about.items() <= line.items()]
+
+
+@pytest.fixture
+def written(request: pytest.FixtureRequest) -> Iterator[Log]:
+    log = Log()
+    handler = log_handler(getattr(request, "param", LogFormat.JSON), log.text)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    yield log
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+async def test_each_line_says_what_it_is_about(written: Log, caller: Any, make_config: Config) -> None:
+    job = await caller.submit([make_config("half", FLOP="0.5x"), make_config("small", FLOP="0.2x")])
+    await caller.events(job.id)
+    assert all({"time", "level", "event"} <= line.keys() for line in written.lines())
+    of_job = [line["event"] for line in written.lines(job=job.id)]
+    assert (of_job[0], of_job[-1]) == ("a job was submitted", "the job is done")
+    # The looser of the two goals is adapted first, and the other one from it.
+    edges = written.lines(job=job.id, event="the edge is adapted")
+    assert [(line["goal"], line["edge"], line["steps"]) for line in edges] == [
+        ("half", "0/0", 100),
+        ("small", "0/1", 100),
+    ]
+    assert [line["goal"] for line in written.lines(event="the goal is met")] == ["half", "small"]
+    assert written.lines(event="a worker has started", worker="worker-0")
+
+
+async def test_a_lost_worker_is_named_with_all_that_it_worked_for(
+    written: Log, caller: Any, make_config: Config, site: Any
+) -> None:
+    (site.control / "crash-adapt").write_text("3")
+    job = await caller.submit([make_config("half", FLOP="0.5x")])
+    await caller.events(job.id)
+    lost = written.lines(level="warning", worker="worker-0", task="adapt")
+    assert [(line["job"], line["goal"], line["edge"], line["attempt"]) for line in lost] == [
+        (job.id, "half", "0/0", attempt) for attempt in (1, 2, 3)
+    ]
+    assert "SIGKILL" in lost[0]["event"]
+    (failed,) = written.lines(job=job.id, goal="half", goals=1)
+    assert failed["event"].startswith("goals have failed: ")
+
+
+async def test_nothing_of_a_config_is_logged(
+    written: Log, caller: Any, make_config: Config, site: Any
+) -> None:
+    site.write("hush-model.json", json.loads((site.root / "model.json").read_text()))
+    job = await caller.submit([make_config("half", model="hush-model.json", FLOP="0.5x")])
+    await caller.events(job.id)
+    assert written.lines(job=job.id)
+    for hidden in ("hush-model", "train.json", "0.5x"):
+        assert hidden not in written.text.getvalue()
+
+
+@pytest.mark.parametrize("written", LogFormat, indirect=True)
+def test_tracebacks_have_no_values(written: Log) -> None:
+    token = TOKEN
+    try:
+        raise ValueError(len(token))
+    except ValueError:
+        logging.getLogger("mistify_server.test").exception("it failed", extra={"job": "a job"})
+    assert "ValueError: 64" in written.text.getvalue()
+    assert "a job" in written.text.getvalue()
+    assert TOKEN not in written.text.getvalue()
+
+
+def test_a_server_writes_nothing_but_json_where_it_was_told_to(tmp_path: Path) -> None:
+    token_file = write_token(tmp_path / "token", TOKEN)
+    options = ("--log-format", "json", "--token-file", token_file, "--http", "127.0.0.1:0")
+    with (tmp_path / "log").open("w") as log, server(tmp_path / "store", *options, log=log) as (address, _):
+        pass
+    text = (tmp_path / "log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert {"address": address, "event": "the server is ready", "level": "info"}.items() <= lines[0].items()
+    assert TOKEN not in text
