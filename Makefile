@@ -4,7 +4,7 @@ OUT ?= demo-out
 DATA ?=
 BENCHMARKS := goal_tree collective executors limits peer_torch_pruning streaming precision snips no_data tradeoffs \
 	effort forecasts switching inference latency_prediction other_device data_sheets large_jobs web peer_lookup \
-	coordinator tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
+	coordinator step tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
 .PHONY: help install demo test test-slow test-web bench docs support-matrix check format proto clean

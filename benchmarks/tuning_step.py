@@ -79,8 +79,8 @@ def figures_of(litert: Side, tensorflow: Side) -> Figures:
     }
 
 
-def resnet8() -> keras.Model:
-    """Return MLPerf Tiny's ResNet-8 for CIFAR-10, with random weights."""
+def resnet8(widths: Sequence[int] = (16, 32, 64)) -> keras.Model:
+    """Return MLPerf Tiny's ResNet-8 for CIFAR-10, or one of other widths, with random weights."""
     layers = keras.layers
     keras.utils.set_random_seed(0)
 
@@ -88,8 +88,8 @@ def resnet8() -> keras.Model:
         return layers.BatchNormalization()(layers.Conv2D(filters, size, strides=strides, padding="same")(x))
 
     inputs = keras.Input((32, 32, 3), name="image")
-    x = layers.ReLU()(normed(inputs, 16))
-    for filters, strides in ((16, 1), (32, 2), (64, 2)):
+    x = layers.ReLU()(normed(inputs, widths[0]))
+    for filters, strides in zip(widths, (1, 2, 2), strict=True):
         y = normed(layers.ReLU()(normed(x, filters, strides=strides)), filters)
         shortcut = x if strides == 1 else layers.Conv2D(filters, 1, strides=strides)(x)
         x = layers.ReLU()(layers.Add()([shortcut, y]))
