@@ -9,6 +9,7 @@ from mistify.costs.budget import (
     LATENCY,
     MEMORY,
     PARAMS,
+    SIZE,
     Costs,
     at_threads,
     axis_name,
@@ -16,6 +17,7 @@ from mistify.costs.budget import (
     hardware_of,
     latency_axis,
     memory_axis,
+    size_axis,
 )
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
@@ -40,7 +42,7 @@ def report(job: Job) -> dict[str, object]:
       LiteRT; null where that is not the server's machine.
     - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
     - `speedup`, `measured_speedup`: the same latencies of the source, in float32, over those of the package.
-    - `memory_bytes`, `accuracy`: those of the package at its precision, on the test data.
+    - `memory_bytes`, `size_bytes`, `accuracy`: those of the package at its precision, on the test data.
     - `accuracy_change`: from the tuned source's accuracy; of an error, its growth as a share of it.
     - `targets`: what outputs have to reach on the test data; of all together where `output` is null.
     - `outputs`: the scores of each output on the test data, by a metric of its own.
@@ -62,7 +64,7 @@ def report(job: Job) -> dict[str, object]:
         "source": None
         if source is None
         else {
-            **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
+            **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY, SIZE)},
             **_plugged_in(source.costs, source),
             "measured_latency_ms": {
                 str(conditions_of(axis).threads): latency for axis, latency in source.measured.items()
@@ -133,6 +135,7 @@ def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
         MEMORY: network.achieved.get(memory_axis(precision)),
+        SIZE: network.achieved.get(size_axis(precision)),
         **_plugged_in(network.achieved, source, profile_of_goal(goal), precision),
         "latency_ms": latency_of(goal, network.achieved),
         "measured_latency_ms": measured_latency(goal, network),

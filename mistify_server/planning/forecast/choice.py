@@ -126,13 +126,13 @@ class Chooser:
             return "no other algorithm can be chosen"
         steps = self.case(edge, best.algorithm).steps
         against = " and ".join(
-            f"{one.algorithm} {one.lost.mean:.1%} in {one.time / best.time:.1f} times as long"
+            f"{one.algorithm} {one.lost.mean:z.1%} in {one.time / best.time:.1f} times as long"
             for one in others
         )
         distance = f"{2**edge.distance:.2g}"
         way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "as large as its parent"
         return (
             f"{way} in {counted(steps, 'step')}, on a "
-            f"{self._traits.kind} network, it should lose {best.lost.mean:.1%} of the source's accuracy, "
+            f"{self._traits.kind} network, it should lose {best.lost.mean:z.1%} of the source's accuracy, "
             f"{against}, " + self._evidence
         )
