@@ -190,8 +190,8 @@ def test_what_was_done_is_not_done_again(killed: Killed) -> None:
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
     assert list(report) == ["job", "seconds", "spent", "source", "metrics", "goals"]
-    shown = ["flops", "params", "memory_bytes", "accuracy", "tuned_accuracy"]
-    assert list(report["source"]) == [*shown[:3], "measured_latency_ms", *shown[3:], "metric"]
+    shown = ["flops", "params", "memory_bytes", "size_bytes", "accuracy", "tuned_accuracy"]
+    assert list(report["source"]) == [*shown[:4], "measured_latency_ms", *shown[4:], "metric"]
     assert all(report["source"][figure] > 0 for figure in shown)
     assert report["source"]["measured_latency_ms"]["1"] > 0
     assert report["source"]["metric"] == "accuracy"
@@ -199,7 +199,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     assert activities <= set(report["spent"])
     assert all(seconds > 0 for seconds in report["spent"].values())
     assert sum(report["spent"].values()) <= report["seconds"]
-    figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms"]
+    figures = ["flops", "params", "memory_bytes", "size_bytes", "latency_ms", "measured_latency_ms"]
     figures += ["speedup", "measured_speedup", "accuracy"]
     asked = ["id", "parent", "algorithm", "choice", "warning"]
     asked += ["quantization", "precision_choice", "compression", "hardware", "threads"]
