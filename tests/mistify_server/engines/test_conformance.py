@@ -91,7 +91,7 @@ async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, a
     result = await make().run(adapt_task(site), reported.append)
     assert isinstance(result, AdaptResult)
     assert result.costs == {"flops": 50.0, "params": 100.0}
-    assert [progress.stage for progress in reported] == ["starting", "in adapt"]
+    assert [progress.stage for progress in reported] == ["starting", "in adapt", "adapting"]
 
 
 async def test_a_worker_is_kept_for_the_next_task(make: Make, site: Any, adapt_task: Any) -> None:
@@ -179,6 +179,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
         f"attempt 2 of 3 failed: the worker {ended}",
         "starting",
         "in adapt",
+        "adapting",
     ]
     (site.control / "hold-adapt-1").unlink()
     assert isinstance(await other, AdaptResult)
@@ -368,7 +369,7 @@ async def test_a_worker_that_died_idle_costs_no_attempt(
     await wait_until(lambda: gone(pids(site)[0]))
     reported: list[ProgressUpdate] = []
     assert isinstance(await engine.run(adapt_task(site), reported.append), AdaptResult)
-    assert [progress.stage for progress in reported] == ["starting", "in adapt"]
+    assert [progress.stage for progress in reported] == ["starting", "in adapt", "adapting"]
 
 
 async def test_a_long_log_is_cut(make: Make, site: Any, adapt_task: Any) -> None:
