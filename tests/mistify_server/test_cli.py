@@ -129,7 +129,7 @@ def test_a_metric_that_cannot_be_used_is_reported_at_the_start(tmp_path: Path) -
     ):
         pass
     reported = (tmp_path / "log").read_text()
-    assert "WARNING the metric wrong cannot be used: wrong:AXIS" in reported
+    assert "[warning] the metric wrong cannot be used: wrong:AXIS" in reported
 
 
 def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
