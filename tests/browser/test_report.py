@@ -49,7 +49,7 @@ def test_plots_are_drawn_from_what_is_in_the_file(
         expect(drawn.locator(".xtitle")).to_have_text(trade_off.title)
         # The source is a point, too.
         expect(drawn.locator("path.point")).to_have_count(len(trade_off.points) + 1)
-        expect(drawn.locator(".shapelayer path")).to_have_count(len(trade_off.limits))
+        expect(drawn.locator(".xy2 path.js-line")).to_have_count(len(trade_off.limits))
     expect(plots).to_have_count(4)
     page.screenshot(path=screenshots / "report.png", full_page=True)
     assert requests == [(tmp_path / "report.html").as_uri()]
