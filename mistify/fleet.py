@@ -1,4 +1,4 @@
-"""What the monitors of devices say of them: the package and branch that run, how fast, and why (paper 6)."""
+"""Reports of the monitors of devices: the package and branch that run, how fast, and why (paper 6)."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ class DeviceStatus:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """What a device has said last, and when the server heard it."""
+    """The last status of a device, and when the server received it."""
 
     status: DeviceStatus
     seen: datetime

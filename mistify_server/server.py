@@ -227,7 +227,6 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             fleet = Fleet(store.fleet)
             metrics.registry.register(ServerState(settings.store, store.jobs, jobs, engine, uploads))
             yield Services(porting, tuning, devices, fleet, uploads, models, jobs, metrics)
-            fleet.write()
 
 
 @asynccontextmanager

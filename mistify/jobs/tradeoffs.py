@@ -67,14 +67,14 @@ def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
         report: Of the job, as `mistify.jobs.report.report` returns it and `report.json` has it.
     """
     goals = report["goals"]
-    found = []
+    along_costs = []
     for axis, (title, quantity) in _AXES.items():
         points = list(_points(goals, axis))
         if len(points) > 1:
             metric = Metric(goals[0]["achieved"]["metric"])
             limits = sorted(set(_limits(goals, quantity)))
-            found.append(TradeOff(axis, title, metric, points, limits, _source(report["source"], axis)))
-    return found
+            along_costs.append(TradeOff(axis, title, metric, points, limits, _source(report["source"], axis)))
+    return along_costs
 
 
 def _points(goals: Sequence[Mapping[str, Any]], axis: str) -> Iterator[Point]:

@@ -51,16 +51,16 @@ def report(
         _check_wanted(job, server, png, html)
         pictures = None if png is None else _pictures()
         if server is None:
-            job, found = read_trade_offs(Path(job))
+            job, along_costs = read_trade_offs(Path(job))
         else:
             with PortingClient(server, read_token(token_file)) as client:
-                found = trade_offs(report_of(client.job(job)))
+                along_costs = trade_offs(report_of(client.job(job)))
                 if html is not None:
                     output_directory(html.parent, "--html")
                     write_bytes(html, client.report_page(job))
                     print_line(console, f"report: {html}")
         if png is not None and pictures is not None:
-            for path in _drawn(pictures, found, job, png):
+            for path in _drawn(pictures, along_costs, job, png):
                 print_line(console, f"picture: {path}")
 
 
@@ -85,16 +85,16 @@ def _pictures() -> ModuleType:
     return pictures
 
 
-def _drawn(pictures: ModuleType, found: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
+def _drawn(pictures: ModuleType, along_costs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
     """Write the pictures of trade-offs, and return their paths.
 
     Raises:
         MistifyError: NOT_FOUND, there is nothing to draw.
     """
-    if not found:
+    if not along_costs:
         raise MistifyError(
             ErrorCode.NOT_FOUND, f"nothing to draw: fewer than two goals of {job} have a package (yet)"
         )
     output_directory(directory, "--png")
-    paths: list[Path] = pictures.write_pictures(found, job, directory)
+    paths: list[Path] = pictures.write_pictures(along_costs, job, directory)
     return paths

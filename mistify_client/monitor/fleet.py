@@ -51,7 +51,9 @@ class FleetReports:
         if busy or not (changed or now - self._reported_at >= self._config.every):
             return
         self._reported, self._reported_at = self._newest, now
-        self._thread = threading.Thread(target=self._work, name="mistify-fleet", daemon=True)
+        self._thread = threading.Thread(
+            target=self._access.repeat, args=(self._report,), name="mistify-fleet", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -59,12 +61,6 @@ class FleetReports:
         self._access.stop()
         if self._thread is not None:
             self._thread.join()
-
-    def _work(self) -> None:
-        failures = 0
-        while not self._access.stopped and not self._report():
-            failures += 1
-            self._access.wait(failures)
 
     def _report(self) -> bool:
         """Send the newest status; return False if it has to be tried again."""

@@ -116,10 +116,7 @@ class Reporting:
             return
         self._failures = 0
         self._keep(package, latency)
-        failures = 0
-        while not self._access.stopped and not self._report(package, latency):
-            failures += 1
-            self._access.wait(failures)
+        self._access.repeat(lambda: self._report(package, latency))
 
     def _report(self, package: Manifest, latency: DeviceLatency) -> bool:
         """Report a latency to the server; return False if it has to be tried again."""

@@ -1,4 +1,4 @@
-"""The fleet, without the wire: what devices have said of themselves, and when."""
+"""The fleet, without the wire: the last report of each device."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ MOST_DEVICES: Final = 100_000
 #: Devices of one page.
 MOST_DEVICES_PER_PAGE: Final = 1_000
 
-#: How long a device that says nothing any more is shown.
+#: How long a device that reports nothing any more is shown.
 REMEMBERED: Final = timedelta(days=30)
 
 #: How often reports are written: each device sends one a minute, and a commit waits for the disk.
@@ -40,7 +40,7 @@ class Fleet:
         self._unwritten: dict[str, DeviceReport] = {}
 
     def report(self, status: DeviceStatus) -> None:
-        """Take what a device says in place of what it said before.
+        """Keep the status of a device in place of its earlier one.
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, there are too many.
@@ -87,10 +87,16 @@ class Fleet:
             self._reports.pop(name)
 
     async def keep_written(self) -> None:
-        """Write every few seconds, until it is cancelled."""
-        while True:
-            await asyncio.sleep(_WRITE_SECONDS)
-            try:
-                self.write()
-            except MistifyError as error:
-                _log.warning("what devices have reported could not be written: %s", error)
+        """Write every few seconds, until it is cancelled, and then once more."""
+        try:
+            while True:
+                await asyncio.sleep(_WRITE_SECONDS)
+                self._write_if_possible()
+        finally:
+            self._write_if_possible()
+
+    def _write_if_possible(self) -> None:
+        try:
+            self.write()
+        except MistifyError as error:
+            _log.warning("what devices have reported could not be written: %s", error)

@@ -73,7 +73,7 @@ class JobLog:
         """Write changes to the store, all or none."""
         self._jobs.record(self.job_id, changes, self._clock() - self._start, self._spent)
         for change in changes:
-            self._say(change)
+            self._log_change(change)
             match change:
                 case GoalChanged(goal):
                     self._goals[goal.id] = goal
@@ -82,7 +82,7 @@ class JobLog:
                     self._goals |= {goal.id: goal for goal in failed}
         self._on_change()
 
-    def _say(self, change: Change) -> None:
+    def _log_change(self, change: Change) -> None:
         """Log a change that whoever runs the server wants to hear of."""
         about: dict[str, object] = {"job": self.job_id}
         match change:

@@ -1,7 +1,7 @@
 """Access to the server for the monitor's threads, with retries, and calls that can be ended at any time."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
@@ -77,6 +77,13 @@ class ServerAccess(Generic[Client]):
             failures: the number of failures in a row.
         """
         self._stopping.wait(self._retry.delay(failures))
+
+    def repeat(self, attempt: Callable[[], bool]) -> None:
+        """Call a function until it returns True, waiting longer after each failure, at most until `stop`."""
+        failures = 0
+        while not self.stopped and not attempt():
+            failures += 1
+            self.wait(failures)
 
     def stop(self) -> None:
         """Cancel the present call, and all later ones."""

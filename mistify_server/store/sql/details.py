@@ -87,8 +87,8 @@ def _next_numbers(
     points: Any = CurvePointRow.__table__
     query = select(points.c.goal_id, points.c.measured, func.max(points.c.number))
     of_goals = points.c.job_id == job_id, points.c.goal_id.in_(goal_ids)
-    found = session.execute(query.where(*of_goals).group_by(points.c.goal_id, points.c.measured))
-    numbers = {(goal_id, measured): count(number + 1) for goal_id, measured, number in found}
+    last = session.execute(query.where(*of_goals).group_by(points.c.goal_id, points.c.measured))
+    numbers = {(goal_id, measured): count(number + 1) for goal_id, measured, number in last}
     return defaultdict(count, numbers)
 
 

@@ -211,7 +211,7 @@ class EventRow(Table):
 
 
 class FleetRow(Table):
-    """What a device has said last (`DeviceStatus`), and when."""
+    """The last status of a device (`DeviceStatus`), and when it was received."""
 
     __tablename__ = "fleet"
     name: Mapped[str] = mapped_column(primary_key=True)

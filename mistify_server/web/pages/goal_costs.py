@@ -46,6 +46,6 @@ def _costs(
         if conditions_of(axis).precision is not precision and axis in own:
             continue
         named = label(axis, source.formats)
-        is_said = named.startswith("predicted ")
-        named += measured or (", predicted" if quantity_of(axis) == LATENCY and not is_said else "")
+        names_prediction = named.startswith("predicted ")
+        named += measured or (", predicted" if quantity_of(axis) == LATENCY and not names_prediction else "")
         yield Cost(named, axis, reached[axis], goal.budget.get(axis), of_source.get(source_axis(axis)))
