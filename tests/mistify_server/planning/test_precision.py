@@ -2,32 +2,23 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.metric import Metric, OutputScore
 from mistify.config.porting import PortingConfig
-from mistify.config.quantization import QuantizationConfig
 from mistify.config.reading import goal_budget, parse_batch
-from mistify.config.targets import Target
 from mistify.costs.quantization import STORED, Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify_server.planning.limits import below_least
 from mistify_server.planning.precision import (
     KNOWN_LOSS,
-    Attempt,
-    at_other_precision,
     choose_precision,
-    others,
-    safer,
 )
 from mistify_server.tasks.estimates import EdgeEstimates, Traits
-from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
-from tests.targets import overall
+from mistify_server.tasks.results import Inspection
 
 COSTS = {
     "flops": 1e6,
@@ -271,156 +262,6 @@ async def test_goals_that_are_added_leave_it_to_the_server_too(
     _, b, c = (await caller.finished(job.id)).goals
     assert (b.quantization.precision, c.quantization.precision) == (Quantization.DYNAMIC, Quantization.NONE)
     assert b.precision_choice.startswith("dynamic, in place of int8")
-
-
-GOAL = Goal(
-    "a",
-    0,
-    {"memory_bytes@int8": 100.0, "flops": 10.0, "latency_ms@host@int8": 3.0},
-    quantization=QuantizationConfig(precision=Quantization.INT8),
-    precision_choice="int8, ...",
-)
-
-
-def adapted(accuracy: float = 0.8, **costs: float) -> AdaptResult:
-    costs = {"flops": 10.0, "latency_ms@host": 3.0, "latency_ms@host@dynamic": 3.0} | costs
-    return AdaptResult(checkpoint="c", costs=costs, accuracy=accuracy, met=True, reason="", steps=1)
-
-
-def package(accuracy: float, **measured: float) -> PackageResult:
-    """Return a package by its accuracy on the validation data; on test data it is perfect."""
-    return PackageResult(files={}, achieved={}, measured=measured, accuracy=1.0, validation_accuracy=accuracy)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "target", "metric", "short"),
-    [
-        (0.79, None, Metric.ACCURACY, False),
-        (0.78, None, Metric.ACCURACY, True),
-        (0.79, 0.795, Metric.ACCURACY, True),
-        (0.79, 0.85, Metric.ACCURACY, False),  # which the checkpoint misses as well
-        (0.85, None, Metric.MSE, False),
-        (0.9, None, Metric.MSE, True),
-        (0.85, 0.82, Metric.MSE, True),
-    ],
-)
-def test_what_falls_short(accuracy: float, target: float | None, metric: Metric, short: bool) -> None:
-    goal = replace(GOAL, targets=overall(target, metric), metric=metric)
-    assert Attempt(goal, adapted(), package(accuracy)).falls_short is short
-
-
-def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measured() -> None:
-    costs = {"memory_bytes@int8": 90.0, "latency_ms@host@int8": 2.0}
-    costs |= {"memory_bytes@dynamic": 100.0, "memory_bytes@float16": 101.0, "memory_bytes": 100.0}
-    checkpoint = adapted(**costs)
-    first = Attempt(GOAL, checkpoint, package(0.7))
-    trained, dynamic, none = safer(first)
-    assert [goal.quantization.precision.value for goal in (trained, dynamic, none)] == [
-        *("int8-qat", "dynamic", "none")
-    ]
-    failed = Attempt(GOAL, checkpoint, TaskFailure(code="INTERNAL", message="no kernel"))
-    better, worse, slow = (
-        Attempt(dynamic, checkpoint, package(*figures[:1], **{"latency_ms@host@dynamic": figures[1]}))
-        for figures in ((0.75, 2.0), (0.65, 2.0), (0.75, 3.1))
-    )
-    assert first.improved(better).goal.quantization.precision is Quantization.DYNAMIC
-    assert first.improved(worse) is first
-    assert first.improved(slow) is first
-    assert first.improved(failed) is first
-    assert failed.falls_short
-    made = failed.improved(worse)
-    assert made.result is worse.result
-    assert made.goal.precision_choice == "dynamic, in place of int8, as which it could not be packaged"
-
-
-def scored(price: float, accuracy: float = 0.8) -> PackageResult:
-    """Return a package by the error of an output on the validation data, and its accuracy."""
-    scores = (OutputScore("price", Metric.MSE, price),)
-    return package(accuracy).model_copy(update={"validation_output_scores": scores})
-
-
-def test_a_package_is_chosen_for_the_output_that_reaches_its_target() -> None:
-    goal = replace(GOAL, budget={}, targets=(*overall(0.7), Target("price", Metric.MSE, 0.05)))
-    checkpoint = adapted().model_copy(update={"output_scores": (OutputScore("price", Metric.MSE, 0.04),)})
-    rough, fine = Attempt(goal, checkpoint, scored(0.06)), Attempt(goal, checkpoint, scored(0.04, 0.75))
-    assert (rough.meets, rough.falls_short) == (False, True)
-    assert (fine.meets, fine.falls_short) == (True, True)
-    assert fine.improved(rough) is fine
-    better = rough.improved(fine)
-    assert better.result is fine.result
-    assert better.goal.precision_choice.endswith("as which price: mse 0.0600 above 0.0500")
-
-
-def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
-    """An attempt with a package of this accuracy, whose network has these costs."""
-    return Attempt(goal, adapted(accuracy, **costs), package(accuracy))
-
-
-SOURCE = {"latency_ms@host": 8.0, "latency_ms@host@float16": 8.0, "latency_ms@host@dynamic": 4.0} | {
-    "latency_ms@host@int8": 3.2
-}
-FAST = replace(GOAL, budget={"latency_ms@host@int8": 2.0}, targets=overall(0.9))
-
-
-def tried(attempt: Attempt, **floor: float) -> list[str]:
-    return [goal.quantization.precision.value for goal in others(attempt, SOURCE, floor)]
-
-
-def test_a_limit_that_is_missed_is_tried_at_every_precision_that_can_reach_it() -> None:
-    slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
-    assert tried(slow) == ["dynamic", "none", "float16"]
-    assert tried(slow, **{"latency_ms@host@dynamic": 2.5}) == ["none", "float16"]
-    (dynamic, *_) = others(slow, SOURCE, {})
-    assert dict(dynamic.budget) == {"latency_ms@host@dynamic": 2.0}
-
-
-def test_accuracy_that_is_missed_is_tried_where_more_of_the_network_is_left() -> None:
-    assert tried(missed(FAST, 0.8, **{"latency_ms@host@int8": 1.9})) == []
-    dynamic = at_other_precision(FAST, Quantization.DYNAMIC)
-    assert tried(missed(dynamic, 0.8, **{"latency_ms@host@dynamic": 1.9})) == ["int8"]
-
-
-def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
-    met = missed(replace(FAST, targets=overall(0.7)), 0.8, **{"latency_ms@host@int8": 1.9})
-    assert met.meets
-    assert tried(met) == []
-    assert tried(missed(replace(FAST, precision_choice=""), 0.8, **{"latency_ms@host@int8": 2.1})) == []
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "precisions"),
-    [
-        (0.3, ["dynamic", "none", "float16"]),
-        (0.76, ["dynamic"]),  # to halve the source costs as much as int8 has; to quarter it costs more
-        (0.79, []),
-    ],
-)
-def test_what_a_precision_has_lost_is_compared_with_what_others_would_cut(
-    accuracy: float, precisions: list[str]
-) -> None:
-    """As int8 the limit leaves 63 % of the source, as dynamic half of it, as floats a quarter."""
-    goal = replace(FAST, targets=())
-    attempt = Attempt(goal, adapted(0.8, **{"latency_ms@host@int8": 1.9}), package(accuracy))
-    assert attempt.meets
-    assert tried(attempt) == precisions
-
-
-def test_what_is_lost_is_a_share_of_the_greater() -> None:
-    assert Attempt(GOAL, adapted(0.8), package(0.2)).lost == pytest.approx(0.75)
-    assert Attempt(replace(GOAL, metric=Metric.MSE), adapted(0.2), package(0.8)).lost == pytest.approx(0.75)
-    assert Attempt(GOAL, adapted(0.0), package(0.0)).lost == 0.0
-
-
-def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None:
-    slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
-    fast = missed(at_other_precision(FAST, Quantization.DYNAMIC), 0.6, **{"latency_ms@host@dynamic": 1.9})
-    better = slow.improved(fast)
-    assert better.goal.precision_choice == (
-        "dynamic, in place of int8, as which it has latency_ms@host@int8 2.1 over 2"
-    )
-    assert fast.improved(slow) is fast
-    noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])
-    assert noted.goal.precision_choice.endswith("; the goal was missed as float32, too")
 
 
 async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would(
