@@ -168,12 +168,12 @@ def _setting(key: str, field: FieldInfo, meaning: str | None) -> Setting:
 
 def _meanings(model: type[BaseModel]) -> dict[str, str]:
     """Return what the docstrings of a model and its bases say of their attributes."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         for section in griffe.Docstring(base.__doc__ or "").parse("google", warnings=False):
             if section.kind is griffe.DocstringSectionKind.attributes:
-                found |= {one.name: " ".join(one.description.split()) for one in section.value}
-    return found
+                meanings |= {one.name: " ".join(one.description.split()) for one in section.value}
+    return meanings
 
 
 def _models(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:

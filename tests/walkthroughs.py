@@ -158,9 +158,9 @@ class Walkthrough:
         self._running.append(process)
         assert process.stdout is not None
         lines = [process.stdout.readline().strip() for _ in _ADDRESSES]
-        for (beginning, address), said in zip(_ADDRESSES.items(), lines, strict=True):
-            assert said.startswith(beginning), said
-            self._addresses[address] = said.removeprefix(beginning).rstrip("/")
+        for (beginning, address), line in zip(_ADDRESSES.items(), lines, strict=True):
+            assert line.startswith(beginning), line
+            self._addresses[address] = line.removeprefix(beginning).rstrip("/")
         self._compare(command, "\n".join(lines))
 
     def _stop(self) -> None:
@@ -179,5 +179,5 @@ class Walkthrough:
         printed = [words_of(line) for line in output.splitlines()]
         for line in command.expected:
             words = words_of(self._as_here(line).removesuffix(MORE))
-            found = any(one.startswith(words) for one in printed) if line.endswith(MORE) else words in printed
-            assert found or line == MORE, f"{command.line}\n{line}\n{output}"
+            begun = line.endswith(MORE) and any(one.startswith(words) for one in printed)
+            assert begun or words in printed or line == MORE, f"{command.line}\n{line}\n{output}"

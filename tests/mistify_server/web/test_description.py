@@ -41,6 +41,6 @@ def test_nothing_is_answered_that_is_not_described(site: Any) -> None:
     with ThreadPoolExecutor(1) as thread:  # the main thread may have Playwright's loop
         run = thread.submit(asyncio.run, asked()).result()
     assert run.returncode == 0, run.stdout
-    found = re.search(r"([\d,]+) generated", run.stdout)
-    assert found is not None, run.stdout
-    assert int(found[1].replace(",", "")) >= CASES
+    generated = re.search(r"([\d,]+) generated", run.stdout)
+    assert generated is not None, run.stdout
+    assert int(generated[1].replace(",", "")) >= CASES
