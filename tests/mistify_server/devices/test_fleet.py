@@ -177,5 +177,8 @@ async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> N
     assert evil not in page
     assert "1 device, 1 of them beyond their targets" in page
     assert "package: is damaged" in page
+    # Branches have the numbers that the monitor's reasons have.
+    assert "0 of 0 to 2" in page
+    assert "from branch 1<br>" in page
     with open_store(site.store) as store:  # a server that stops writes what is not written yet
         assert [report.status for report in store.fleet.all()] == [status]
