@@ -11,7 +11,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, PackageFile
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.log import JobLog
-from mistify_server.jobs.outcomes import failed_goal, failure_reason, packaged_goal
+from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
 from mistify_server.jobs.step_queue import Step, StepQueue
 from mistify_server.jobs.task_factory import (
     adapt_task,
@@ -43,7 +43,7 @@ from mistify_server.tasks.results import (
     SourceResult,
     TaskFailure,
 )
-from mistify_server.tasks.tasks import Task
+from mistify_server.tasks.tasks import AdaptTask, Task
 
 # Packages go first, as they end goals; then the nodes of the trees, parents first; references last.
 _PACKAGE_RANK, _TREE_RANK, _REFERENCE_RANK = 0, 1, 2
@@ -56,7 +56,8 @@ class CollectiveAdaptation:
 
     Results that the store has are not made again, and each result is in the store before it is reported: the
     work can be interrupted at any point. The children of a node that missed its goals start from it all the
-    same; a node that failed fails its subtree. The tree may grow at any time.
+    same; a node that failed fails its subtree. A network that collapsed on the way from its parent's is
+    adapted from the source as well, and the better one stays. The tree may grow at any time.
 
     Args:
         state: The batch, with the results that exist.
@@ -162,17 +163,25 @@ class CollectiveAdaptation:
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
         node = self._tree.nodes[index]
-        goals = [self._log.goal(goal_id) for goal_id in node.goals]
-        result = await self._run(adapt_task(self._plan, node, goals, root, parent), node.goals)
+        result = await self._run(self._adapt_task(node, root, parent), node.goals)
         if not isinstance(result, AdaptResult):
             self._fail_subtree(index, failure_reason(result))
             return
         above = self._checkpoints.get(node.parent) if node.parent is not None else None
         costs = root.root_costs if above is None else above.costs
+        if above is not None and collapsed(result, above, root.metric):
+            again = await self._run(self._adapt_task(node, root, root.root), node.goals)
+            if isinstance(again, AdaptResult) and replaces(again, result, node, root.metric):
+                costs = root.root_costs
+                result = again.model_copy(update={"steps": result.steps + again.steps})
         record = record_of(self._plan, node, root, costs, result)
         self._log.record(CheckpointSaved(self._plan.number, index, result, record))
         self._checkpoints[index] = result
         self._queue_next(root, index)
+
+    def _adapt_task(self, node: NodePlan, root: SourceResult, parent: str) -> AdaptTask:
+        goals = [self._log.goal(goal_id) for goal_id in node.goals]
+        return adapt_task(self._plan, node, goals, root, parent)
 
     async def _branch_and_package(
         self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult

@@ -4,14 +4,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from mistify.config.targets import missed, reached
-from mistify.costs.budget import Costs, exceeded, excess
+from mistify.config.metric import Metric
+from mistify.config.targets import missed, reached, serves_better
+from mistify.costs.budget import Costs, exceeded, excess, meets
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify.jobs.plan import Estimate
+from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, Result, TaskFailure
 
 #: The share of the tuned source's accuracy that a package may lose without a remark where none is foreseen.
 _TOLERATED_LOSS: Final = 0.1
+
+#: The share of its parent's accuracy that a network loses at the most, if all went well.
+_COLLAPSE: Final = 0.5
 
 
 def packaged_goal(
@@ -72,6 +77,32 @@ def _unforeseen_loss(
         f"lost {lost:.1%} of the tuned source's {metric}, more than {expected}: {against} on the validation "
         "data"
     )
+
+
+def collapsed(result: AdaptResult, parent: AdaptResult, metric: Metric) -> bool:
+    """Check whether a network has lost so much of its parent's accuracy that the way was a wrong one.
+
+    Args:
+        result: Of the network.
+        parent: From which it was adapted.
+        metric: Of both.
+    """
+    return metric.lost(result.accuracy, parent.accuracy) > _COLLAPSE
+
+
+def replaces(again: AdaptResult, result: AdaptResult, node: NodePlan, metric: Metric) -> bool:
+    """Check whether a network serves a node's goals better than another; to meet the budget comes first.
+
+    Args:
+        again: The result of the network.
+        result: Of the other one.
+        node: Of both.
+        metric: Of both.
+    """
+    within, other_within = (meets(each.costs, node.budget) for each in (again, result))
+    if within != other_within:
+        return within
+    return serves_better(metric, again.scores, result.scores, node.targets)
 
 
 def failed_goal(goal: Goal, reason: str) -> Goal:

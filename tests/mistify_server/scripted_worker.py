@@ -3,8 +3,8 @@
 What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
 killed at such a task, `exhaust-KIND` how often it runs out of memory, `fill-KIND` how often the disk is
 full; at `hold-KIND` it waits until the file is gone. For adaptations of one budget, KIND is `adapt-BUDGET`.
-`adapted` holds costs that all adapted networks have. `tasks` lists every task it got. Some budgets end in a
-disaster each.
+`adapted` holds costs that all adapted networks have; `collapse-BUDGET` holds how often they lose their
+accuracy. `tasks` lists every task it got. Some budgets end in a disaster each.
 """
 
 import argparse
@@ -164,10 +164,11 @@ class ScriptedWorker:
             known = self.control / name
             costs |= json.loads(known.read_text()) if known.exists() else {}
         met = reached(task.targets, Scores(0.8))
+        collapses = self.counted(f"collapse-{min(task.budget.values()):g}")
         return AdaptResult(
             checkpoint=self.keep(costs),
             costs=costs,
-            accuracy=0.8,
+            accuracy=0.1 if collapses else 0.8,
             met=met,
             reason="" if met else "reached 0.8",
             steps=100,

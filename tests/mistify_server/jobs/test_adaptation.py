@@ -41,3 +41,21 @@ async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
     assert job.spent["failed"] > 0
     assert job.spent["training"] == 0.5 + 2 * 1.5
     assert job.state is JobState.DONE
+
+
+@pytest.mark.parametrize(("collapses", "outcome"), [(1, (0.8, 200)), (2, (0.1, 100))])
+async def test_a_network_that_collapses_on_its_way_is_adapted_from_the_source_too(
+    caller: Any,
+    site: Any,
+    make_config: Callable[..., dict[str, object]],
+    collapses: int,
+    outcome: tuple[float, int],
+) -> None:
+    (site.control / "collapse-5000").write_text(str(collapses))
+    job = await caller.submit([make_config("wide", FLOP="0.8x"), make_config("narrow", FLOP="0.5x")])
+    goals = {goal.id: goal for goal in (await caller.finished(job.id)).goals}
+    assert (goals["wide"].accuracy, goals["wide"].steps) == (0.8, 100)
+    assert (goals["narrow"].accuracy, goals["narrow"].steps) == outcome
+    wide, narrow, again = site.tasks("adapt")
+    assert narrow["budget"] == again["budget"] == {"flops": 5_000}
+    assert again["parent"] == wide["parent"] != narrow["parent"]
