@@ -24,6 +24,9 @@ _LEAST_GAIN: Final = 0.05
 #: by a twelfth without a block, and ahead by three points in the end; the encoder of SNIPS by three quarters.
 _BEHIND: Final = 0.15
 
+#: Worth by which a network falls short of what its blocks were chosen for: they are chosen anew.
+_MISJUDGED: Final = 0.25
+
 #: The least that a group or a block counts, as a share of the one that counts most.
 _LEAST_WEIGHT: Final = 0.1
 
@@ -39,6 +42,7 @@ class _Decision:
         model: The network that the edge starts from.
         budget: Its limits.
         left_out: The names of the blocks.
+        worth: Of the network without them, as far as its hardware was known then.
         weights: How much each group counts.
         blocks: How much each block counts.
     """
@@ -46,6 +50,7 @@ class _Decision:
     model: keras.Model
     budget: Budget
     left_out: frozenset[str]
+    worth: float
     weights: Weights
     blocks: Weights
 
@@ -57,8 +62,9 @@ class _Decision:
 class Planner:
     """Plans widths and depth under limits on what falls in steps with a width, latency above all.
 
-    It also plans where limits can only be met without some blocks. Which blocks go is decided once for an
-    edge; widths follow the profiles of the hardware, which measurements of a plan correct.
+    It also plans where limits can only be met without some blocks. Widths follow the profiles of the
+    hardware, which measurements of a plan correct; which blocks go is decided anew only where such a
+    correction leaves a network that is worth much less.
 
     Args:
         state_of: Returns the state of a copy of an edge's network.
@@ -84,22 +90,27 @@ class Planner:
         narrowest = costs_of(structure.network(structure.least_widths), profiles)
         if not any(map(_in_steps, budget)) and not exceeded(narrowest, budget):
             return None
-        if self._decision is None or not self._decision.of(assignment):
-            return self._decide(assignment, structure, widths)
-        left = without_blocks(structure, self._decision.left_out)
-        own = {name: widths[name] for name in left.groups}
         decision = self._decision
+        if decision is None or not decision.of(assignment):
+            return self._decide(assignment, structure, widths, *self._weights(assignment))
+        left = without_blocks(structure, decision.left_out)
+        own = {name: widths[name] for name in left.groups}
         target = allocate(left, own, _terms(assignment, decision.weights, decision.blocks))
-        return target and replace(target, left_out=self._decision.left_out)
+        if target is None or target.worth < decision.worth - _MISJUDGED:
+            return self._decide(assignment, structure, widths, decision.weights, decision.blocks)
+        return replace(target, left_out=decision.left_out)
 
-    def _decide(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
-        """Return the network for the first plan of an edge; its blocks are those of all that follow."""
-        weights, blocks = self._weights(assignment)
+    def _decide(
+        self, assignment: Assignment, structure: Structure, widths: Widths, weights: Weights, blocks: Weights
+    ) -> Allocation | None:
+        """Return the network for a plan of an edge; its blocks are those of the plans that follow."""
         found = allocations(structure, widths, _terms(assignment, weights, blocks))
         if not found:
             return None
         best = self._best(found, assignment)
-        self._decision = _Decision(assignment.model, assignment.budget, best.left_out, weights, blocks)
+        self._decision = _Decision(
+            assignment.model, assignment.budget, best.left_out, best.worth, weights, blocks
+        )
         return best
 
     def _weights(self, assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:

@@ -6,10 +6,11 @@ import pytest
 from executors.base import Assignment
 from executors.morphnet import MorphNetExecutor
 from executors.params import MorphNetParams, TrainingParams
-from executors.structure import analyse
+from executors.structure import analyse, residual_blocks
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,17 @@ def test_a_network_without_groups_cannot_be_planned(digits) -> None:
     limit = {"latency_ms@host": 0.5 * HOST.latency_ms(structure.network())}
     assignment = Assignment(model, limit, (HOST,), setup, 0, structure)
     assert MorphNetExecutor(MorphNetParams()).preview(assignment) is None
+
+
+def test_blocks_are_chosen_anew_where_the_hardware_is_much_slower_than_it_seemed(trained, training_setup):
+    structure = analyse(trained)
+    fast, slow = NominalProfile("board", 1.0, 0.5), NominalProfile("board", 0.02, 0.01)
+    limit = {"latency_ms@board": 0.9 * fast.latency_ms(structure.network())}
+
+    def blocks(executor, profile) -> list[str]:
+        network = executor.preview(Assignment(trained, limit, (profile,), training_setup, 0, structure))
+        return [block.name for block in residual_blocks(analyse(network).graph)]
+
+    executor = MorphNetExecutor(MorphNetParams())
+    assert len(blocks(executor, fast)) == 1
+    assert blocks(executor, slow) == blocks(MorphNetExecutor(MorphNetParams()), slow) == []
