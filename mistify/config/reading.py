@@ -188,6 +188,8 @@ def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
         losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
         for group, known, named in ((SCORES, known_metrics(), metrics), (LOSSES, known_losses(), losses)):
             for setting, name in named.items():
+                if name in data.code:
+                    continue
                 invalid = _unusable(name, known, group)
                 if invalid is not None:
                     yield invalid.problem(f"[{index}].dataset.{setting}")

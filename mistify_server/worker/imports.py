@@ -18,7 +18,8 @@ def quick_imports() -> Iterator[None]:
     objects, which stay.
     """
     hidden = [name for name in _UNUSED if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] (None: there is no such module)
+    # None says that there is no such module.
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     gc.disable()
     try:
         yield

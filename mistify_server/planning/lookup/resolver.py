@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
+from mistify.config.code import CodeFile
 from mistify.config.dataset import DataSettings, generated_count
+from mistify.config.loss import LOSSES
+from mistify.config.metric import SCORES
 from mistify.config.reading import CollectiveBatch
-from mistify.parsing.validation import json_path
+from mistify.parsing.validation import InvalidValue, json_path
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.algorithms import check_algorithm
@@ -19,11 +24,19 @@ from mistify_server.tasks.sources import DataSource
 
 @dataclass(frozen=True)
 class BatchResolver:
-    """Finds the models, data and devices of batches by their names; no file is read and no worker asked."""
+    """Finds the models, data and devices of batches by their names; no data are read and no worker asked.
+
+    Attributes:
+        models: Models by name.
+        roots: Directories with files.
+        devices: Measured devices.
+        allow_code: Whether workers may run Python files that configs name.
+    """
 
     models: ModelRepository
     roots: DataRoots
     devices: DeviceStore
+    allow_code: bool = False
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
         """Return the batches of which every name is known.
@@ -93,4 +106,31 @@ class BatchResolver:
             name: prepared.with_vocabulary(partial(find, ["preparation", name, "tokens", "vocabulary"]))
             for name, prepared in settings.preparation.items()
         }
-        return settings.model_copy(update={"text": text, "labels": labels, "preparation": preparation})
+        code = self._find_code(settings, place, problems)
+        found = {"text": text, "labels": labels, "preparation": preparation, "code": code}
+        return settings.model_copy(update=found)
+
+    def _find_code(
+        self, settings: DataSettings, place: str, problems: ProblemCollector
+    ) -> dict[str, CodeFile]:
+        """Return the files with metrics and losses below their roots, with their digests, by name."""
+        found: dict[str, CodeFile] = {}
+        for keys, name in settings.named_in_code():
+            path = problems.check(
+                json_path(keys, place), partial(self._find_code_file, settings, keys[0], name)
+            )
+            if path is not None:
+                found[name] = CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())
+        return found
+
+    def _find_code_file(self, settings: DataSettings, key: str, name: str) -> Path:
+        file = settings.code[name]
+        if not self.allow_code:
+            group = LOSSES if key == "losses" else SCORES
+            raise InvalidValue(
+                f"{file.path}:{name}",
+                f"the name of an entry point of {group}, as this server runs no files that configs name",
+                "install a plug-in beside the server; or, if all who may call it may run code there, "
+                "start it with --allow-code (allow_code in a file)",
+            )
+        return self.roots.find(file.path)

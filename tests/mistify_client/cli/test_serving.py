@@ -1,0 +1,36 @@
+"""Mistakes in a config are answered without a server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+_SCRIPT = """
+import sys
+sys.modules |= {"grpc": None, "numpy": None}
+from mistify_client.cli.main import app
+app()
+"""
+
+GOAL = {
+    "id": "half",
+    "model": "digits-resnot",
+    "dataset": {"train": "builtin:digits-train", "test": "tset.npz"},
+    "algorithm": {"name": "auto"},
+    "adaptation_goal": {"FLUP": "0.5x"},
+}
+
+
+def test_mistakes_and_names_that_lead_nowhere_are_found_without_grpc_or_numpy(tmp_path: Path) -> None:
+    config = tmp_path / "goals.json"
+    config.write_text(json.dumps([GOAL]))
+    (tmp_path / "test.npz").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, "plan", str(config)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    head, *problems = done.stderr.splitlines()
+    assert head == f"mistify: {config}: 3 problems, nothing was started"
+    places = [problem.strip().partition(":")[0] for problem in problems]
+    assert places == ["[0].adaptation_goal.FLUP", "[0].model", "[0].dataset.test"]
+    assert problems[2].endswith('did you mean "test.npz"?')
