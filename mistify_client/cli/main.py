@@ -11,7 +11,7 @@ import typer
 from mistify.config.reading import parse_batch
 from mistify.tokens import read_token
 from mistify_client.cli.commands import Commands
-from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.errors import errors_of, reported_errors
 from mistify_client.cli.options import TokenFile
 from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
@@ -59,7 +59,7 @@ def port(
     failed, 2 something is wrong with the input and nothing was started, 3 something that was named does not
     exist, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
     """
-    with reported_errors():
+    with reported_errors(), errors_of(str(config)):
         text = read_text(config)
         token, roots = read_token(token_file), _roots(data_root, config)
         store = _store_directory(store, out)
@@ -91,7 +91,11 @@ def plan(
     accuracy, with bounds that hold 19 times out of 20. For them a copy of the source is tuned for some
     seconds. Exit codes: those of `mistify port`; 11 means that some goals cannot be met.
     """
-    with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
+    with (
+        reported_errors(),
+        errors_of(str(config)),
+        TemporaryDirectory(prefix="mistify-") as scratch,
+    ):
         text = read_text(config)
         token = read_token(token_file)
         roots = _roots(data_root, config)
@@ -118,7 +122,7 @@ def add(
     CONFIG names the model, data and algorithm of the job. A job that has ended is continued. The same command
     again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
     """
-    with reported_errors():
+    with reported_errors(), errors_of(str(config)):
         text = read_text(config)
         only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
         token = read_token(token_file)

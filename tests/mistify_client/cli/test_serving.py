@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.servers import MISTIFY, server
+
 _SCRIPT = """
 import sys
 sys.modules |= {"grpc": None, "numpy": None}
@@ -34,3 +36,17 @@ def test_mistakes_and_names_that_lead_nowhere_are_found_without_grpc_or_numpy(tm
     places = [problem.strip().partition(":")[0] for problem in problems]
     assert places == ["[0].adaptation_goal.FLUP", "[0].model", "[0].dataset.test"]
     assert problems[2].endswith('did you mean "test.npz"?')
+
+
+def test_what_a_server_finds_is_headed_as_what_is_found_here(tmp_path: Path) -> None:
+    config = tmp_path / "goals.json"
+    config.write_text(json.dumps([{**GOAL, "adaptation_goal": {"FLOP": "0.5x"}}]))
+    with server(tmp_path / "store") as (address, _):
+        for options in ([], ["--server", address]):
+            done = subprocess.run(
+                [MISTIFY, "plan", config, *options], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 2, done.stderr
+            head, *problems = done.stderr.splitlines()
+            assert head == f"mistify: {config}: 2 problems, nothing was started"
+            assert [line.strip().partition(":")[0] for line in problems] == ["[0].model", "[0].dataset.test"]
