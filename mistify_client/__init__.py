@@ -19,7 +19,7 @@ __all__ = [
     "write_weights",
 ]
 
-#: Imported when they are asked for: an app that only infers needs no gRPC, and commands need not wait.
+#: Imported when they are asked for: a command that needs none of them does not wait for their libraries.
 _MODULES = {
     "PortedModel": "runtime.model",
     "PortingClient": "rpc.porting",

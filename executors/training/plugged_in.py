@@ -111,9 +111,11 @@ def plugged_in(metric: Metric) -> OutputMetric:
         InvalidValue: There is no such metric, or it cannot be used.
     """
     file = _CODE.get({}).get(metric.value)
-    if file is not None:
-        return _from_file(file.path, file.sha256, metric.value, OutputMetric, _MetricFunction)
-    made: OutputMetric = _made(SCORES, metric.value, OutputMetric, "metric")
+    made: OutputMetric
+    if file is None:
+        made = _made(SCORES, metric.value, OutputMetric, "metric")
+    else:
+        made = _from_file(file.path, file.sha256, metric.value, OutputMetric, _MetricFunction)
     return made
 
 
@@ -124,9 +126,11 @@ def plugged_in_loss(name: str) -> OutputLoss:
         InvalidValue: There is no such loss, or it cannot be used.
     """
     file = _CODE.get({}).get(name)
-    if file is not None:
-        return _from_file(file.path, file.sha256, name, OutputLoss, _LossFunction)
-    made: OutputLoss = _made(LOSSES, name, OutputLoss, "loss")
+    made: OutputLoss
+    if file is None:
+        made = _made(LOSSES, name, OutputLoss, "loss")
+    else:
+        made = _from_file(file.path, file.sha256, name, OutputLoss, _LossFunction)
     return made
 
 

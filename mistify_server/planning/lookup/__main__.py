@@ -28,7 +28,7 @@ def main() -> None:
     with open_store(options.store) as store:
         models = ModelRepository(store.models, store.artifacts)
         roots = DataRoots.of(options.data_root)
-        resolver = BatchResolver(models, roots, store.devices, allow_code=True)
+        resolver = BatchResolver(models, roots, store.devices, allow_code=True, opens_models=True)
         problems: Sequence[Problem] = ()
         try:
             read_and_resolve(text, resolver, sys.maxsize)

@@ -6,12 +6,15 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from executors.custom_layers import in_plug_in
+from executors.inspection import inspect_source
 from mistify.config.code import CodeFile
 from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.loss import LOSSES
 from mistify.config.metric import SCORES
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, json_path
+from mistify.uploads import as_written
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.algorithms import check_algorithm
@@ -31,12 +34,15 @@ class BatchResolver:
         roots: Directories with files.
         devices: Measured devices.
         allow_code: Whether workers may run Python files that configs name.
+        opens_models: Whether to look into model files as well, as workers do before they load them. They may
+            be hostile: only a process that can be lost does that.
     """
 
     models: ModelRepository
     roots: DataRoots
     devices: DeviceStore
     allow_code: bool = False
+    opens_models: bool = False
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
         """Return the batches of which every name is known.
@@ -56,6 +62,8 @@ class BatchResolver:
         check_algorithm(batch.algorithm, place, problems)
         devices = find_devices(batch, self.devices, problems.problems)
         model = problems.check(f"{place}.model", lambda: find_model(batch.model, self.models, self.roots))
+        if self.opens_models and model is not None and model.path and Path(model.path).is_file():
+            problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
         data = self._find_data(batch, f"{place}.dataset", problems)
         if len(problems.problems) > count or model is None or data is None:
             return None
@@ -128,7 +136,7 @@ class BatchResolver:
         if not self.allow_code:
             group = LOSSES if key == "losses" else SCORES
             raise InvalidValue(
-                f"{file.path}:{name}",
+                f"{as_written(file.path)}:{name}",
                 f"the name of an entry point of {group}, as this server runs no files that configs name",
                 "install a plug-in beside the server; or, if all who may call it may run code there, "
                 "start it with --allow-code (allow_code in a file)",

@@ -38,6 +38,16 @@ def test_mistakes_and_names_that_lead_nowhere_are_found_without_grpc_or_numpy(tm
     assert problems[2].endswith('did you mean "test.npz"?')
 
 
+def test_a_model_that_cannot_be_read_is_reported_with_the_mistakes_of_the_config(tmp_path: Path) -> None:
+    config = tmp_path / "goals.json"
+    (tmp_path / "net.keras").write_text("no archive")
+    data = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
+    config.write_text(json.dumps([{**GOAL, "model": "net.keras", "dataset": data}]))
+    done = subprocess.run([MISTIFY, "plan", config], capture_output=True, text=True, check=False)
+    places = [line.strip().partition(":")[0] for line in done.stderr.splitlines()[1:]]
+    assert (done.returncode, places) == (2, ["[0].adaptation_goal.FLUP", "[0].model"]), done.stderr
+
+
 def test_what_a_server_finds_is_headed_as_what_is_found_here(tmp_path: Path) -> None:
     config = tmp_path / "goals.json"
     config.write_text(json.dumps([{**GOAL, "adaptation_goal": {"FLOP": "0.5x"}}]))
