@@ -89,7 +89,11 @@ class MistifyError(Exception):
         return "\n".join([self.message, *lines])
 
 
-def invalid_config(problems: Iterable[Problem], source: str = "the config") -> MistifyError:
+#: The name in errors of a config whose file is not known, such as to a server.
+THE_CONFIG = "the config"
+
+
+def invalid_config(problems: Iterable[Problem], source: str = THE_CONFIG) -> MistifyError:
     """Return all problems of one config as one error."""
     problems = tuple(problems)
     count = counted(len(problems), "problem")

@@ -83,6 +83,15 @@ class ServeConfig(BaseSettings):
     data_root: Annotated[
         list[Path], typer.Option(help="Directory with models and data, may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])
+    allow_code: Annotated[
+        bool,
+        typer.Option(
+            "--allow-code/--no-allow-code",
+            help="Whether workers run Python files with metrics and losses that configs name. "
+            "Whoever may call the server can then run anything as its user.",
+            show_default="no-allow-code",
+        ),
+    ] = Field(False, description="true or false", examples=[True])
     engine: Annotated[
         str,
         typer.Option(
@@ -176,6 +185,7 @@ class ServeConfig(BaseSettings):
             http=self.http,
             http_origins=tuple(self.http_origin),
             data_roots=tuple(self.data_root),
+            allow_code=self.allow_code,
             engine=self.engine,
             slots=self.slots,
             max_goals=self.max_goals,

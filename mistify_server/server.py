@@ -99,6 +99,7 @@ class ServerSettings:
         http: the same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
         http_origins: under which a proxy shows the server to browsers, as they send them.
         data_roots: the only directories from which models and data are read.
+        allow_code: whether workers run Python files that configs name, with metrics and losses.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
         max_goals: the most goals of a job.
@@ -116,6 +117,7 @@ class ServerSettings:
     http: str | None = HTTP_OFF
     http_origins: Sequence[str] = ()
     data_roots: Sequence[Path] = ()
+    allow_code: bool = False
     engine: str = "local"
     slots: int | None = None
     max_goals: int = DEFAULT_MAX_GOALS
@@ -217,7 +219,7 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
             models = ModelRepository(store.models, store.artifacts)
-            resolver = BatchResolver(models, roots, store.devices)
+            resolver = BatchResolver(models, roots, store.devices, settings.allow_code)
             tuning = TuningService(store, index)
             tuning.sweep()
             porting = PortingService(

@@ -43,6 +43,8 @@ def defined(tree: ast.AST, prefix: str = "") -> set[str]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
+        if isinstance(node, ast.If):  # imports for type checkers, which are made when they are used
+            names |= defined(node, prefix)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(prefix + node.name)
             names |= defined(node, f"{node.name}.") if isinstance(node, ast.ClassDef) else set()

@@ -4,13 +4,13 @@ import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+if TYPE_CHECKING:
+    from sklearn.gaussian_process import GaussianProcessRegressor
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,7 +70,12 @@ class Predictor:
         mean, deviation = self._process.predict(np.array(features), return_std=True)
         return mean, deviation
 
-    def _fitted(self) -> GaussianProcessRegressor:
+    def _fitted(self) -> "GaussianProcessRegressor":
+        # A second to import, which tasks without a search need not wait for.
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+        from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415
+        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel  # noqa: PLC0415
+
         kernel = ConstantKernel() * Matern(_LENGTH, _LENGTHS, nu=2.5) + WhiteKernel(_NOISE, _NOISES)
         process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
         features = np.array([sample.features for sample in self.samples])

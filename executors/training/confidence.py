@@ -5,7 +5,6 @@ from math import sqrt
 from typing import Final
 
 import numpy as np
-from scipy.stats import binomtest, t
 
 from executors.data.storage import Array
 from executors.training.metrics import score
@@ -38,6 +37,8 @@ def lower_bound(
         outputs: The network's own, [examples, ...] by name.
         targets: [examples, ...] by name; positions of -1 are ignored.
     """
+    from scipy.stats import binomtest, t  # noqa: PLC0415 (half a second to import)
+
     figure = score(metric, objectives, outputs, targets)
     count = len(next(iter(targets.values())))
     if metric in _SHARES_OF_RIGHT:

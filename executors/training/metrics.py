@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import f1_score, mean_squared_error, recall_score, roc_auc_score
 
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
@@ -211,16 +210,22 @@ def _accuracy(predicted: Array, target: Array) -> float:
 
 def _balanced_agreement(predicted: Array, target: Array) -> float:
     """Return the mean over the source's classes."""
+    from sklearn.metrics import recall_score  # noqa: PLC0415 (takes a second to import)
+
     return float(recall_score(target, _classes(predicted), labels=np.unique(target), average="macro"))
 
 
 def _f1(predicted: Array, target: Array) -> float:
     """Return the mean over the classes, each as one against the others."""
+    from sklearn.metrics import f1_score  # noqa: PLC0415 (as above)
+
     return float(f1_score(target, _classes(predicted), average="macro", zero_division=0))
 
 
 def _roc_auc(predicted: Array, target: Array) -> float:
     """Return the mean over the targets' classes; each against the others where there are more than two."""
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415 (as above)
+
     if predicted.ndim == 1:
         return float(roc_auc_score(target, predicted))
     present = np.unique(target)
@@ -228,6 +233,8 @@ def _roc_auc(predicted: Array, target: Array) -> float:
 
 
 def _mse(predicted: Array, target: Array) -> float:
+    from sklearn.metrics import mean_squared_error  # noqa: PLC0415 (as above)
+
     return float(mean_squared_error(target, predicted))
 
 

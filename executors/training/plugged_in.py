@@ -1,13 +1,21 @@
-"""Metrics and losses of outputs that plug-ins add (`mistify.scores`, `mistify.losses`)."""
+"""Metrics and losses of outputs of plug-ins (`mistify.scores`, `mistify.losses`), and of users' own files."""
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from functools import cache
 from math import isfinite
+from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, TypeVar
 
+from typing_extensions import override
+
 from executors.data.storage import Array
+from mistify.config.code import CodeFile
 from mistify.config.loss import LOSSES
 from mistify.config.metric import SCORES, Metric
 from mistify.errors import ErrorCode, MistifyError
@@ -82,24 +90,99 @@ class OutputLoss(_OfKinds):
         """
 
 
+#: Files with metrics and losses, by the names of these.
+_CODE: ContextVar[Mapping[str, CodeFile]] = ContextVar("code")
+
+
+@contextmanager
+def code_from(files: Mapping[str, CodeFile]) -> Iterator[None]:
+    """Take metrics and losses in the block from files, whatever plug-ins have the same names."""
+    token = _CODE.set(files)
+    try:
+        yield
+    finally:
+        _CODE.reset(token)
+
+
 def plugged_in(metric: Metric) -> OutputMetric:
-    """Return the metric that a plug-in adds.
+    """Return the metric that a plug-in or a file adds.
 
     Raises:
-        InvalidValue: There is no such plug-in, or it cannot be used.
+        InvalidValue: There is no such metric, or it cannot be used.
     """
-    made: OutputMetric = _made(SCORES, metric.value, OutputMetric, "metric")
+    file = _CODE.get({}).get(metric.value)
+    made: OutputMetric
+    if file is None:
+        made = _made(SCORES, metric.value, OutputMetric, "metric")
+    else:
+        made = _from_file(file.path, file.sha256, metric.value, OutputMetric, _MetricFunction)
     return made
 
 
 def plugged_in_loss(name: str) -> OutputLoss:
-    """Return the loss that a plug-in adds.
+    """Return the loss that a plug-in or a file adds.
 
     Raises:
-        InvalidValue: There is no such plug-in, or it cannot be used.
+        InvalidValue: There is no such loss, or it cannot be used.
     """
-    made: OutputLoss = _made(LOSSES, name, OutputLoss, "loss")
+    file = _CODE.get({}).get(name)
+    made: OutputLoss
+    if file is None:
+        made = _made(LOSSES, name, OutputLoss, "loss")
+    else:
+        made = _from_file(file.path, file.sha256, name, OutputLoss, _LossFunction)
     return made
+
+
+class _MetricFunction(OutputMetric):
+    """A function of predictions and targets, which suits every output."""
+
+    kinds = (OutputKind.CLASSES, OutputKind.YES_OR_NO, OutputKind.FIGURES)
+
+    def __init__(self, function: Callable[[Array, Array], float]) -> None:
+        self._function = function
+
+    @override
+    def score(self, predictions: Array, targets: Array) -> float:
+        return self._function(predictions, targets)
+
+
+class _LossFunction(OutputLoss):
+    """A function of predictions, targets and counts, which suits every output."""
+
+    kinds = (OutputKind.CLASSES, OutputKind.YES_OR_NO, OutputKind.FIGURES)
+
+    def __init__(self, function: Callable[[Any, Any, Any], Any]) -> None:
+        self._function = function
+
+    @override
+    def loss(self, predictions: Any, targets: Any, counts: Any) -> Any:
+        return self._function(predictions, targets, counts)
+
+
+@cache
+def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_function: Callable[[Any], T]) -> T:
+    """Return what a file has under a name: a class derived from the base, or a function.
+
+    The file runs by itself: what lies beside it cannot be imported.
+    """
+    content = Path(path).read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise InvalidValue(path, "the file as it was when the job was submitted", "submit the config again")
+    module = ModuleType(Path(path).stem)
+    module.__file__ = path
+    try:
+        exec(compile(content, path, "exec"), vars(module))  # noqa: S102 (the operator allows it)
+        found = vars(module)[name]
+    except Exception as error:  # what a user's file raises is its own business
+        raise InvalidValue(name, f"a name in {Path(path).name}", f"mend the file: {error!r}") from error
+    if isinstance(found, type) and issubclass(found, base):
+        return found()
+    if callable(found) and not isinstance(found, type):
+        return of_function(found)
+    raise InvalidValue(
+        name, f"a function, or a class derived from {base.__module__}.{base.__qualname__}", "define one"
+    )
 
 
 @cache

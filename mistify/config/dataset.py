@@ -1,10 +1,12 @@
 """The settings of data in a config, besides the place of the files."""
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, model_validator
 
+from mistify.config.code import CodeFile, with_code_apart
 from mistify.config.loss import LossName
 from mistify.config.metric import Metric, known_metrics
 from mistify.config.preparation import InputScaling, Labels, Positive, Preparation
@@ -92,7 +94,7 @@ class DataSettings(Settings):
         metric: The metric by which networks are compared; by default the one that suits the targets.
         metrics: The metrics of outputs, by their names, that are reported beside; others have that of their
             kind.
-        losses: The losses of outputs, by their names, that plug-ins add; others have that of their kind.
+        losses: The losses of outputs, by their names, of plug-ins or files; others have that of their kind.
         validation: The data by which everything is chosen: a share of the training data, which is then not
             trained on, or the name of a file.
         augment: Random changes to the images of a training step.
@@ -103,6 +105,7 @@ class DataSettings(Settings):
         labels: The names of classes by output, or a file with them; by default those that the training data
             have.
         preparation: What an app does with an input, by its name.
+        code: The files of metrics and losses that are written as `FILE.py:NAME`, by the names.
     """
 
     metric: Metric | None = Field(
@@ -137,6 +140,21 @@ class DataSettings(Settings):
         description="an object by input",
         examples=[{"photo": {"image": {}}}],
     )
+    code: dict[str, CodeFile] = Field(
+        default_factory=dict, exclude_if=lambda code: not code, description="an object of files by name"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _code_apart(cls, raw: Any) -> Any:
+        return with_code_apart(raw) if isinstance(raw, Mapping) else raw
+
+    def named_in_code(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the names of metrics and losses that come from files, and where they stand."""
+        named: dict[tuple[str, ...], str | None] = {("metric",): self.metric and self.metric.value}
+        named |= {("metrics", output): metric.value for output, metric in self.metrics.items()}
+        named |= {("losses", output): loss for output, loss in self.losses.items()}
+        yield from ((place, name) for place, name in named.items() if name and name in self.code)
 
 
 def trains_on_answers(train: str | None) -> bool:

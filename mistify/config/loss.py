@@ -17,7 +17,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 def _loss_name(raw: object) -> str:
     if isinstance(raw, str) and _NAME.fullmatch(raw):
         return raw
-    raise InvalidValue(raw, "the name of a plug-in's loss", f"see {LOSSES} in docs/metrics.md")
+    expected = "the name of a plug-in's loss, or FILE.py:name with the name in lower case"
+    raise InvalidValue(raw, expected, f"see {LOSSES} in docs/metrics.md")
 
 
 LossName: TypeAlias = Annotated[str, PlainValidator(_loss_name)]

@@ -13,10 +13,11 @@ from mistify.config.expansion import Entry, entries_of, in_the_file
 from mistify.config.loss import LOSSES, known_losses
 from mistify.config.metric import SCORES, known_metrics
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
+from mistify.config.targets import OVERALL, above_all_shares
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile
-from mistify.errors import MistifyError, Problem, invalid_config
+from mistify.errors import THE_CONFIG, MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
@@ -82,7 +83,7 @@ class BatchReading:
 
 def parse_batch(
     text: str,
-    source: str = "the config",
+    source: str = THE_CONFIG,
     *,
     server_knows_more: bool = False,
 ) -> tuple[PortingConfig, ...]:
@@ -96,7 +97,7 @@ def parse_batch(
 
 def read_batch(
     text: str,
-    source: str = "the config",
+    source: str = THE_CONFIG,
     *,
     server_knows_more: bool = False,
     check_count: Callable[[int], object] = lambda _: None,
@@ -153,8 +154,25 @@ def _problems_together(
     if not server_knows_more:
         yield from _unknown_limits(values)
         yield from _unusable_names(configs)
+    yield from _figures_above_shares(configs)
     yield from _repeated_ids(values, places)
     yield from _unequal_hardware(configs, places)
+
+
+def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:
+    """Yield a problem for each accuracy above 1 that is not said to be an error.
+
+    What nobody has named a metric of may be an error by default; of a single output, inspection tells.
+    """
+    for index, config in configs.items():
+        data = config.dataset
+        for output, figure in (config.adaptation_goal.accuracy or {}).items():
+            metric = data.metric if output == OVERALL else data.metrics.get(output)
+            wrong = above_all_shares(figure, output, metric)
+            if wrong is not None and (metric is not None or output == OVERALL):
+                yield wrong.problem(
+                    json_path([output] if output else [], f"[{index}].adaptation_goal.accuracy")
+                )
 
 
 def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[Problem]:
@@ -188,6 +206,8 @@ def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
         losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
         for group, known, named in ((SCORES, known_metrics(), metrics), (LOSSES, known_losses(), losses)):
             for setting, name in named.items():
+                if name in data.code:
+                    continue
                 invalid = _unusable(name, known, group)
                 if invalid is not None:
                     yield invalid.problem(f"[{index}].dataset.{setting}")

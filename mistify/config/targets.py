@@ -6,9 +6,29 @@ from itertools import chain
 from typing import Final
 
 from mistify.config.metric import Metric, OutputScore
+from mistify.parsing.validation import InvalidValue
 
 #: Stands in place of an output's name for the metric by which networks are compared.
 OVERALL: Final = ""
+
+
+def above_all_shares(figure: float, output: str, metric: Metric | None) -> InvalidValue | None:
+    """Return what is wrong with a figure above 1 that a share is to reach; None where nothing is.
+
+    Args:
+        figure: To be reached.
+        output: By which output, or `OVERALL`.
+        metric: Of the figure; None where nobody has named one.
+    """
+    if figure <= 1 or not (metric is None or metric.is_share):
+        return None
+    setting, error = ("metric", '"mse"') if output == OVERALL else ("metrics", f'{{"{output}": "mse"}}')
+    in_percent = f'write "{figure:g}%" or "{figure / 100:g}"; ' if figure <= 100 else ""
+    return InvalidValue(
+        figure,
+        f"{f'{metric}, ' if metric else ''}a share above 0 and up to 1",
+        f'{in_percent}if it is an error that is limited, say so in the dataset: "{setting}": {error}',
+    )
 
 
 @dataclass(frozen=True)

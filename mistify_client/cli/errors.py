@@ -6,12 +6,24 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from mistify.errors import MistifyError
+from mistify.errors import THE_CONFIG, MistifyError
 from mistify.uploads import as_written
 from mistify_client.porting.printing import print_line
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+
+
+@contextmanager
+def errors_of(source: str) -> Iterator[None]:
+    """Head what a server finds wrong with a config as what is found here: by the name of its file."""
+    try:
+        yield
+    except MistifyError as error:
+        if not (error.problems and error.message.startswith(THE_CONFIG)):
+            raise
+        message = f"{source}{error.message.removeprefix(THE_CONFIG)}"
+        raise MistifyError(error.code, message, error.problems) from error
 
 
 @contextmanager

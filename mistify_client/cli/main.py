@@ -1,51 +1,22 @@
 """The command line `mistify`: plan and port goals, add goals, manage jobs, run, tune and monitor packages."""
 
-import json
-import shlex
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 from mistify.config.reading import parse_batch
-from mistify.jobs.job import Goal
 from mistify.tokens import read_token
-from mistify.wording import counted, listed, names_by
-from mistify_client.cli import jobs as job_commands
-from mistify_client.cli import monitor as monitor_commands
-from mistify_client.cli import profile as profiling_commands
-from mistify_client.cli import report as report_commands
-from mistify_client.cli import tune as tuning_commands
-from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
+from mistify_client.cli.commands import Commands
+from mistify_client.cli.errors import errors_of, reported_errors
 from mistify_client.cli.options import TokenFile
-from mistify_client.cli.run import try_package
 from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
-from mistify_client.porting.follow import EXIT_UNMET, finish, follow
-from mistify_client.porting.local_files import local_files
-from mistify_client.porting.plan_report import plan_report, plan_tree
-from mistify_client.porting.progress import Display, display
-from mistify_client.porting.submission import attach
-from mistify_client.rpc.files import FilesClient
-from mistify_client.rpc.porting import PortingClient
 
-_ANNOUNCED_SECONDS = 1.0
-
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-job_commands.register(app)
-report_commands.register(app)
-monitor_commands.register(app)
-tuning_commands.register(app)
-profiling_commands.register(app)
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
 OutOption = Annotated[Path, typer.Option(help="Directory for the packages and the report.")]
@@ -88,20 +59,16 @@ def port(
     failed, 2 something is wrong with the input and nothing was started, 3 something that was named does not
     exist, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
     """
-    with reported_errors():
+    with reported_errors(), errors_of(str(config)):
         text = read_text(config)
         token, roots = read_token(token_file), _roots(data_root, config)
         store = _store_directory(store, out)
-        check_config(text, str(config), Serving(server, store, roots), token)
+        serving = Serving(server, store, roots)
+        check_config(text, str(config), serving, token)
         output_directory(out)
-        console = Console()
-        with _session(Serving(server, store, roots), token, console) as (client, shown):
-            text = _with_files_sent(text, roots, server, token, shown.show_line)
-            job = attach(client, text, out, server or f"store:{store}")
-            shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
-            _warn(job.goals, shown)
-            job = follow(client, job, out, shown)
-        code = finish(job, out, console)
+        from mistify_client.cli.session import port_goals  # noqa: PLC0415 (mistakes are answered before)
+
+        code = port_goals(text, out, serving, token)
     raise typer.Exit(code)
 
 
@@ -124,24 +91,20 @@ def plan(
     accuracy, with bounds that hold 19 times out of 20. For them a copy of the source is tuned for some
     seconds. Exit codes: those of `mistify port`; 11 means that some goals cannot be met.
     """
-    with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
+    with (
+        reported_errors(),
+        errors_of(str(config)),
+        TemporaryDirectory(prefix="mistify-") as scratch,
+    ):
         text = read_text(config)
         token = read_token(token_file)
         roots = _roots(data_root, config)
         serving = Serving(server, (store or Path(scratch)).resolve(), roots)
         check_config(text, str(config), serving, token)
-        with (
-            serving.started(resume=False) as (address, backoff),
-            PortingClient(address, token, backoff=backoff) as client,
-        ):
-            predicted = client.plan(
-                _with_files_sent(text, roots, server, token, partial(typer.echo, err=True))
-            )
-    if json_:
-        typer.echo(json.dumps(plan_report(predicted), indent=2))
-    else:
-        Console().print(plan_tree(predicted), highlight=False)
-    raise typer.Exit(EXIT_UNMET if predicted.out_of_reach else 0)
+        from mistify_client.cli.session import plan_goals  # noqa: PLC0415 (mistakes are answered before)
+
+        code = plan_goals(text, serving, token, as_json=json_)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -159,39 +122,16 @@ def add(
     CONFIG names the model, data and algorithm of the job. A job that has ended is continued. The same command
     again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
     """
-    with reported_errors():
+    with reported_errors(), errors_of(str(config)):
         text = read_text(config)
         only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
         token = read_token(token_file)
         output_directory(out)
-        console = Console()
-        # The job knows the paths of its models and data, so no roots are needed.
-        serving = Serving(server, _store_directory(store, out), [])
-        with _session(serving, token, console) as (client, shown):
-            text = _with_files_sent(text, _roots(None, config), server, token, shown.show_line)
-            job = client.add_goals(job_id, text)
-            shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
-            _warn((goal for goal in job.goals if goal.id in only), shown)
-            job = follow(client, job, out, shown, only)
-        code = finish(job, out, console, only)
+        from mistify_client.cli.session import add_goals  # noqa: PLC0415 (mistakes are answered before)
+
+        serving = Serving(server, _store_directory(store, out), _roots(None, config))
+        code = add_goals(job_id, text, only, out, serving=serving, token=token)
     raise typer.Exit(code)
-
-
-@app.command()
-def run(
-    package: Annotated[Path, typer.Argument(metavar="PACKAGE_DIR")],
-    inputs: Annotated[
-        list[Path], typer.Option("--input", help=".npy file; repeat it for each input, in order.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option(help="File to write: .npy, or .npz for several outputs.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
-) -> None:
-    """Run a package on arrays and print how long it takes."""
-    with reported_errors():
-        for line in try_package(package, inputs, output, threads):
-            typer.echo(line)
 
 
 def main() -> NoReturn:
@@ -199,67 +139,6 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
     sys.exit()
-
-
-@contextmanager
-def _session(
-    serving: Serving, token: str | None, console: Console
-) -> Iterator[tuple[PortingClient, Display]]:
-    """Yield a client of the server to port with, and the display for its job."""
-    with (
-        _resumable(serving.remote),
-        serving.started() as (address, backoff),
-        display(console) as shown,
-        PortingClient(
-            address, token, backoff=replace(backoff, wait=_announced_wait(shown, address))
-        ) as client,
-    ):
-        yield client, shown
-
-
-def _with_files_sent(
-    text: str,
-    roots: Sequence[Path],
-    server: str | None,
-    token: str | None,
-    show_line: Callable[[str], object],
-) -> str:
-    """Send the models and data that a config names to another machine's server; return the config for it."""
-    if server is None:
-        return text
-    files = local_files(text, roots)
-    with FilesClient(server, token) as client:
-        files.send(client, show_line)
-    return files.text
-
-
-@contextmanager
-def _resumable(server: str | None) -> Iterator[None]:
-    """On Ctrl-C, print the command that resumes the job, and exit."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        fate = f"goes on at {server}" if server else "is kept as it stands"
-        command = shlex.join(["mistify", *sys.argv[1:]])
-        typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
-
-
-def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
-    """Return a function that sleeps and, unless the time is short, prints the reason."""
-
-    def wait(seconds: float) -> None:
-        if seconds >= _ANNOUNCED_SECONDS:
-            shown.show_line(f"the server at {address} is away, trying again in {seconds:.0f} s")
-        time.sleep(seconds)
-
-    return wait
-
-
-def _warn(goals: Iterable[Goal], shown: Display) -> None:
-    """Show the warnings about goals that are likely to be missed."""
-    for warning, names in names_by((goal.id, goal.warning) for goal in goals if goal.warning).items():
-        shown.show_line(f"{listed(names)}: {warning}")
 
 
 def _store_directory(store: Path | None, out: Path) -> Path:

@@ -1,20 +1,43 @@
-"""A trial run of a package: inputs from files, outputs to a file, and the latency."""
+"""The command `run`, a trial of a package: inputs from files, outputs to a file, and the latency."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from mistify.costs.budget import LATENCY
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.formatting import amount
+from mistify_client.cli.errors import reported_errors
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.model import load
 
 RUNS = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to a command line."""
+    app.command()(run)
+
+
+def run(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE_DIR")],
+    inputs: Annotated[
+        list[Path], typer.Option("--input", help=".npy file; repeat it for each input, in order.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="File to write: .npy, or .npz for several outputs.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
+) -> None:
+    """Run a package on arrays and print how long it takes."""
+    with reported_errors():
+        for line in try_package(package, inputs, output, threads):
+            typer.echo(line)
 
 
 def try_package(

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mistify.config.reading import read_batch
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.uploads import as_written
-from mistify_client.porting.local_files import local_files
-from mistify_client.porting.local_server import embedded_server
-from mistify_client.rpc.porting import PortingClient
+from mistify_client.porting.local_server import embedded_server, found_by_lookup
 from mistify_client.rpc.retry import Backoff
 
 #: An embedded server never returns at the same address, so waiting longer is useless.
@@ -58,7 +56,8 @@ def check_config(text: str, source: str, serving: Serving, token: str | None) ->
     Raises:
         MistifyError: INVALID_CONFIG with every problem.
     """
-    reading = read_batch(text, source, server_knows_more=True)
+    # A server of this machine has the same plug-ins.
+    reading = read_batch(text, source, server_knows_more=serving.remote is not None)
     if not reading.problems:
         return
     known = {problem.place for problem in reading.problems}
@@ -67,20 +66,20 @@ def check_config(text: str, source: str, serving: Serving, token: str | None) ->
 
 
 def _problems_of_server(text: str, serving: Serving, token: str | None) -> Sequence[Problem]:
-    """Return what a server finds wrong with a config; nothing if there is none.
+    """Return what a server finds wrong with a config by looking its names up.
 
     Files of this machine, which it would be sent, do not count.
     """
-    if serving.remote is not None:
-        text = local_files(text, serving.roots).text
-    with TemporaryDirectory(prefix="mistify-") as scratch:
-        serving = serving if serving.store.is_dir() else replace(serving, store=Path(scratch).resolve())
-        try:
-            with (
-                serving.started(resume=False) as (address, backoff),
-                PortingClient(address, token, backoff=backoff) as client,
-            ):
-                client.plan(text)
-        except MistifyError as error:
-            return [problem for problem in error.problems if as_written(problem.value) == problem.value]
+    if serving.remote is None:
+        with TemporaryDirectory(prefix="mistify-") as scratch:
+            store = serving.store if serving.store.is_dir() else Path(scratch).resolve()
+            return found_by_lookup(text, store, serving.roots)
+    from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
+    from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
+
+    try:
+        with PortingClient(serving.remote, token) as client:
+            client.plan(local_files(text, serving.roots).text)
+    except MistifyError as error:
+        return [problem for problem in error.problems if as_written(problem.value) == problem.value]
     return ()

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
+from mistify.config.code import named_in_file
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import describe_file
 from mistify.parsing.jsonc import JsonError, read_json
@@ -32,6 +33,9 @@ _PLACES: Final = (
     ("dataset", "labels", _ANY),
     ("dataset", "preparation", _ANY, "tokens", "vocabulary"),
 )
+
+#: Where a goal, or the defaults of goals, name what is in a file, as FILE.py:NAME.
+_CODE_PLACES: Final = (("dataset", "metric"), ("dataset", "metrics", _ANY), ("dataset", "losses", _ANY))
 
 _PRESET, _APPLICATION = "keras_hub/", "keras.applications/"
 
@@ -110,6 +114,10 @@ class _Collector:
         for place in _PLACES:
             for holder, key in _holders(goal, place):
                 holder[key] = self._name(holder[key])
+        for place in _CODE_PLACES:
+            for holder, key in _holders(goal, place):
+                if found := named_in_file(holder[key]):
+                    holder[key] = f"{self._name(found[0])}:{found[1]}"
 
     def _model(self, name: str) -> str:
         if name.startswith(_PRESET):

@@ -1,6 +1,7 @@
 """A server that runs for one command, as a child process; it is reached like any other."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 import time
@@ -9,11 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from mistify.errors import ErrorCode, MistifyError
-from mistify_client.rpc.connection import DIRECTLY
+from mistify.errors import ErrorCode, MistifyError, Problem
 
 START_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
@@ -22,6 +19,7 @@ STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 _SHOWN_LINES = 15
 _REQUIRED = ("mistify_server", "tensorflow")
+_LOOKUP = "mistify_server.planning.lookup"
 
 
 @contextmanager
@@ -48,6 +46,27 @@ def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = T
             _stop(process)
 
 
+def found_by_lookup(config: str, store: Path, data_roots: Sequence[Path]) -> list[Problem]:
+    """Return what an embedded server would find wrong with a config by reading it and looking its names up.
+
+    None has to be started for that.
+
+    Args:
+        config: the text of the config.
+        store: as of `embedded_server`; made where there is none.
+        data_roots: likewise.
+
+    Raises:
+        MistifyError: the server is not installed, or names cannot be looked up; with the last output.
+    """
+    _check_installed()
+    command = [sys.executable, "-m", _LOOKUP, "--store", str(store), *_roots(data_roots)]
+    done = subprocess.run(command, input=config, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise MistifyError(ErrorCode.INTERNAL, f"the names in the config cannot be looked up: {done.stderr}")
+    return [Problem(**problem) for problem in json.loads(done.stdout)]
+
+
 def _check_installed() -> None:
     missing = [name for name in _REQUIRED if importlib.util.find_spec(name) is None]
     if missing:
@@ -70,10 +89,13 @@ def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool)
         "off",
     ]
     command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
+    command += ["--allow-code"]  # it runs as the user whose code that is
     command += [] if resume else ["--no-resume"]
-    for root in data_roots:
-        command += ["--data-root", str(root)]
-    return command
+    return [*command, *_roots(data_roots)]
+
+
+def _roots(data_roots: Sequence[Path]) -> list[str]:
+    return [word for root in data_roots for word in ("--data-root", str(root))]
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -96,6 +118,12 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) 
         if time.monotonic() > deadline:
             raise _failed(f"the embedded server was not ready after {START_SECONDS:.0f} s", log)
         time.sleep(_POLL_SECONDS)
+    # Meanwhile the server has started; mistakes in a config are answered without either.
+    import grpc  # noqa: PLC0415
+    from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
+
+    from mistify_client.rpc.connection import DIRECTLY  # noqa: PLC0415
+
     address = ready.read_text().strip()
     with grpc.insecure_channel(address, options=DIRECTLY) as channel:
         health = health_pb2_grpc.HealthStub(channel)

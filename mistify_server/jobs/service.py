@@ -9,8 +9,8 @@ from itertools import chain, starmap
 from pathlib import Path
 
 from mistify.config.porting import PortingConfig
-from mistify.config.reading import BatchReading, collective_batches, read_batch
-from mistify.errors import ErrorCode, MistifyError, invalid_config
+from mistify.config.reading import BatchReading
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
@@ -21,7 +21,7 @@ from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
-from mistify_server.planning.lookup.mistaken import without_mistakes
+from mistify_server.planning.lookup.reading import read_and_resolve, read_configs
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.planning.snapshot import Inspections, JobSnapshot
@@ -140,7 +140,7 @@ class PortingService:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was added; CONFLICT, the key has added other goals.
         """
-        reading = await asyncio.to_thread(self._read, config_text)
+        reading = await asyncio.to_thread(read_configs, config_text, self._max_goals)
         with reading.problems_at_their_places():
             await self._insert_goals(job_id, reading.checked(), config_text, idempotency_key)
 
@@ -282,31 +282,8 @@ class PortingService:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no package{state}')
         return [(file, self._store.artifacts.path(artifact_of(file))) for file in goals[0].files]
 
-    def _read(self, config_text: str) -> BatchReading:
-        """Return the configs of a text, which are refused unread where they are too many for any job."""
-
-        def check_count(count: int) -> None:
-            reject_too_many(count, self._max_goals)
-
-        return read_batch(config_text, check_count=check_count)
-
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
-        """Return the configs of a text with the models, data and devices that they name.
-
-        What is wrong with some does not keep others, or their other parts, from being looked up.
-
-        Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all that is found by reading
-                the text and looking up its names: no worker is asked.
-        """
-        reading, problems = self._read(config_text), ProblemCollector()
-        configs = sorted([*reading.configs.items(), *without_mistakes(reading.mistaken)])
-        resolved = self._resolver.resolve(collective_batches(dict(configs)), problems)
-        if reading.problems:
-            raise invalid_config([*reading.problems, *reading.in_the_file(problems.problems)])
-        with reading.problems_at_their_places():
-            reject(problems.problems)
-        return reading, resolved
+        return read_and_resolve(config_text, self._resolver, self._max_goals)
 
     def _planned_all(
         self, inspected: Sequence[InspectedBatch], problems: ProblemCollector

@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget, goal_path
-from mistify.config.targets import OVERALL
+from mistify.config.targets import OVERALL, above_all_shares
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import hardware_of, source_axis
 from mistify.costs.quantization import Quantization
@@ -142,10 +142,8 @@ def _senseless_targets(index: int, config: PortingConfig, inspection: Inspection
         metric = metrics.get(output)
         if metric is None:
             yield InvalidValue(output, *unknown_name(output, inspection.metrics)).problem(place)
-        elif metric.is_share and figure > 1:
-            setting = "metric" if output == OVERALL else "metrics"
-            fix = f'mark per cent with %, or name a metric of errors in "{setting}" of the dataset'
-            yield InvalidValue(figure, f"{metric}, a share above 0 and up to 1", fix).problem(place)
+        elif wrong := above_all_shares(figure, output, metric):
+            yield wrong.problem(place)
 
 
 def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:

@@ -35,6 +35,7 @@ from mistify_server.tasks.messages import (
 )
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import Task
+from mistify_server.worker.imports import quick_imports
 
 #: Errors of disks on which nothing can be written.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
@@ -154,8 +155,9 @@ def _log_exception() -> None:
 
 def _runner(store: Path, report: OnProgress) -> Do:
     # TensorFlow takes seconds to import: after the parent's end is watched.
-    from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
-    from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
+    with quick_imports():
+        from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
+        from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
 
     runner = TaskRunner(artifacts_of(store), report)
 

@@ -5,6 +5,7 @@ from typing import TypeAlias
 from executors.custom_layers import import_layers
 from executors.structure import analyse
 from executors.timing import activity, timesheet
+from executors.training.plugged_in import code_from
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.messages import OnProgress
@@ -71,7 +72,7 @@ class TaskRunner:
             MistifyError: The user's model, data or settings cannot be used, or a package failed its checks.
             FloatingPointError: Training diverged.
         """
-        with timesheet() as sheet, activity("other"):
+        with timesheet() as sheet, activity("other"), code_from(task.data.settings.code):
             result = self._graphs.run(task) if self._graphs.takes(task) else self._run(task)
         return result.model_copy(update={"spent": sheet.seconds})
 

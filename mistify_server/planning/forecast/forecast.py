@@ -21,7 +21,7 @@ from mistify_server.planning.forecast.experience import Experience
 from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
-from mistify_server.planning.forecast.targets import expected_to_reach, warning
+from mistify_server.planning.forecast.targets import expected_to_reach, unused_inputs, warning
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
@@ -83,11 +83,13 @@ class Forecast:
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan, precision: Quantization) -> str:
-        """Describe the targets that a node is likely to miss at a precision; empty if none are."""
-        if not node.targets:
-            return ""
-        steps, expected = self._reached(node, precision)
-        return warning(node.targets, expected, steps)
+        """Describe what a node is likely to miss at a precision, and unused data; empty if all is well."""
+        steps, expected = self._reached(node, precision) if node.targets else (0, ())
+        return self._warning(node, expected, steps)
+
+    def _warning(self, node: NodePlan, expected: Sequence[OutputEstimate], steps: int) -> str:
+        missed = warning(node.targets, expected, steps)
+        return "; ".join(filter(None, (missed, unused_inputs(self.plan.data, self.plan.algorithm_config))))
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
         """Return the expected course of the batch.
@@ -247,7 +249,7 @@ class Forecast:
             targets=node.targets,
             steps=steps,
             seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
-            warning=warning(node.targets, expected, steps),
+            warning=self._warning(node, expected, steps),
             precisions=_precisions(own),
         )
 
@@ -304,7 +306,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
             goal,
             algorithm=node_of[goal.id].algorithm,
             choice=node_of[goal.id].choice,
-            warning=forecast.warning(node_of[goal.id], goal.quantization.precision) if goal.targets else "",
+            warning=forecast.warning(node_of[goal.id], goal.quantization.precision),
         )
         for goal in goals
     ]

@@ -6,6 +6,7 @@ from mistify.config.metric import Metric
 from mistify.config.targets import OVERALL, Target
 from mistify.jobs.plan import OutputEstimate
 from mistify.wording import counted
+from mistify_server.tasks.sources import DataSource
 
 
 def expected_to_reach(targets: Iterable[Target], figures: Mapping[tuple[str, Metric], float]) -> bool:
@@ -42,3 +43,18 @@ def _warnings(targets: Iterable[Target], estimates: Sequence[OutputEstimate], st
             f"{named} {metric.shown(target.value)} is likely to be missed: {middle} ({low} to {high}) is "
             f"expected after {counted(steps, 'step')}"
         )
+
+
+def unused_inputs(data: DataSource, settings: Mapping[str, object]) -> str:
+    """Say that unlabelled inputs go unused, as nothing is learned from the source's outputs; empty if not so.
+
+    Args:
+        data: Of a batch.
+        settings: Of its algorithm.
+    """
+    if data.unlabelled is None or data.trains_on_answers or settings.get("distillation") != 0:
+        return ""
+    return (
+        'the "unlabelled" inputs are unused: with "distillation": 0 nothing is learned from the source\'s '
+        "outputs, and they have no others"
+    )

@@ -3,10 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
+from executors.custom_layers import in_plug_in
+from executors.inspection import inspect_source
+from mistify.config.code import CodeFile
 from mistify.config.dataset import DataSettings, generated_count
+from mistify.config.loss import LOSSES
+from mistify.config.metric import SCORES
 from mistify.config.reading import CollectiveBatch
-from mistify.parsing.validation import json_path
+from mistify.parsing.validation import InvalidValue, json_path
+from mistify.uploads import as_written
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.algorithms import check_algorithm
@@ -19,11 +27,22 @@ from mistify_server.tasks.sources import DataSource
 
 @dataclass(frozen=True)
 class BatchResolver:
-    """Finds the models, data and devices of batches by their names; no file is read and no worker asked."""
+    """Finds the models, data and devices of batches by their names; no data are read and no worker asked.
+
+    Attributes:
+        models: Models by name.
+        roots: Directories with files.
+        devices: Measured devices.
+        allow_code: Whether workers may run Python files that configs name.
+        opens_models: Whether to look into model files as well, as workers do before they load them. They may
+            be hostile: only a process that can be lost does that.
+    """
 
     models: ModelRepository
     roots: DataRoots
     devices: DeviceStore
+    allow_code: bool = False
+    opens_models: bool = False
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
         """Return the batches of which every name is known.
@@ -43,6 +62,8 @@ class BatchResolver:
         check_algorithm(batch.algorithm, place, problems)
         devices = find_devices(batch, self.devices, problems.problems)
         model = problems.check(f"{place}.model", lambda: find_model(batch.model, self.models, self.roots))
+        if self.opens_models and model is not None and model.path and Path(model.path).is_file():
+            problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
         data = self._find_data(batch, f"{place}.dataset", problems)
         if len(problems.problems) > count or model is None or data is None:
             return None
@@ -93,4 +114,31 @@ class BatchResolver:
             name: prepared.with_vocabulary(partial(find, ["preparation", name, "tokens", "vocabulary"]))
             for name, prepared in settings.preparation.items()
         }
-        return settings.model_copy(update={"text": text, "labels": labels, "preparation": preparation})
+        code = self._find_code(settings, place, problems)
+        found = {"text": text, "labels": labels, "preparation": preparation, "code": code}
+        return settings.model_copy(update=found)
+
+    def _find_code(
+        self, settings: DataSettings, place: str, problems: ProblemCollector
+    ) -> dict[str, CodeFile]:
+        """Return the files with metrics and losses below their roots, with their digests, by name."""
+        found: dict[str, CodeFile] = {}
+        for keys, name in settings.named_in_code():
+            path = problems.check(
+                json_path(keys, place), partial(self._find_code_file, settings, keys[0], name)
+            )
+            if path is not None:
+                found[name] = CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())
+        return found
+
+    def _find_code_file(self, settings: DataSettings, key: str, name: str) -> Path:
+        file = settings.code[name]
+        if not self.allow_code:
+            group = LOSSES if key == "losses" else SCORES
+            raise InvalidValue(
+                f"{as_written(file.path)}:{name}",
+                f"the name of an entry point of {group}, as this server runs no files that configs name",
+                "install a plug-in beside the server; or, if all who may call it may run code there, "
+                "start it with --allow-code (allow_code in a file)",
+            )
+        return self.roots.find(file.path)

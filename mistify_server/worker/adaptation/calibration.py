@@ -1,6 +1,7 @@
 """Profiles of this machine, calibrated by what LiteRT takes for a source (paper 4.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
@@ -9,12 +10,11 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.structure import analyse, narrow, removable_blocks, shallower
-from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import host_profile_name, is_host
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredNetwork, MeasuredProfile
 from mistify.costs.quantization import STORED, Quantization
-from mistify_server.worker.adaptation.latency import Profiles, stopwatch
+from mistify_server.worker.adaptation.latency import Profiles, latencies
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 
@@ -58,18 +58,19 @@ def calibrated_host(
     """
     least = least_network(source)
     source_cost, least_cost = (analyse(network).network() for network in (source, least))
-    source_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
-    least_ms = _measured_ms(least, Quantization.NONE, train, threads)
+    source_ms = latencies(source, STORED[1:], train, threads)
+    least_ms: Mapping[Quantization, float] = {}
+    with suppress(Exception):  # a converter raises what it likes of a model that it cannot convert
+        least_ms = latencies(least, (Quantization.INT8,), train, threads)
     with_one = {profile.integer: profile for profile in host if profile.threads == 1}
     known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}
     for precision in STORED:
-        float32 = precision is Quantization.NONE
-        took_ms = source_ms if float32 else _measured_ms(source, precision, train, threads)
-        least_took_ms = _measured_ms(least, precision, train, threads) if precision.integer else None
-        least_took_ms = least_took_ms or least_ms
+        took_ms = source_ms.get(precision)
         profile = known[False] if took_ms is None else _at(known, precision)
-        large = MeasuredNetwork(source_cost, took_ms or source_ms)
-        small = large if least_took_ms is None else MeasuredNetwork(least_cost, least_took_ms)
+        large = small = MeasuredNetwork(source_cost, took_ms or source_ms[Quantization.NONE])
+        if least_ms:
+            at = precision if precision.integer and precision in least_ms else Quantization.NONE
+            small = MeasuredNetwork(least_cost, least_ms[at])
         name = host_profile_name(precision, threads)
         yield replace(profile.fitted(large, small), name=name, threads=threads)
 
@@ -105,11 +106,3 @@ def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> Measu
     if precision is Quantization.DYNAMIC:
         return replace(known[False], kernels=known[True].model)
     return known[precision.integer]
-
-
-def _measured_ms(model: keras.Model, precision: Quantization, train: Dataset, threads: int) -> float | None:
-    """Return the latency of a network at a precision; None where it cannot be converted."""
-    try:
-        return stopwatch((QuantizationConfig(precision=precision),), train, threads)(model)
-    except Exception:  # a converter raises what it likes of a model that it cannot convert
-        return None

@@ -1,6 +1,7 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,8 +17,9 @@ from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, thre
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.profiles import MeasuredProfile, Profile
 from mistify.costs.quantization import Quantization
-from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.conversion.converter import saved
+from mistify_server.worker.packaging.conversion.representative import Examples
+from mistify_server.worker.packaging.measurement.latency import inference_of, measure_together
 
 Profiles: TypeAlias = tuple[Profile, ...]
 
@@ -47,13 +49,43 @@ def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threa
 
     @activity("measuring")
     def measure(model: keras.Model) -> float:
-        examples = {tensor.name: train.inputs[tensor.name][:_EXAMPLES] for tensor in model.inputs}
-        networks = (
-            convert(model, _without_training(quantization), examples) for quantization in quantizations
-        )
-        return max(measure_latency(network, threads).median_ms for network in networks)
+        examples = _examples(model, train)
+        with saved(model) as network:
+            networks = [network.at(_without_training(each), examples) for each in quantizations]
+        inferences = [inference_of(network, threads) for network in networks]
+        return max(latency.median_ms for latency in measure_together(inferences, threads))
 
     return measure
+
+
+@activity("measuring")
+def latencies(
+    model: keras.Model, precisions: Sequence[Quantization], train: Dataset, threads: int = 1
+) -> dict[Quantization, float]:
+    """Return what a network takes in LiteRT on this machine, in milliseconds, in float32 and at precisions.
+
+    Precisions at which it cannot be converted are left out. What the converter raises of it in float32 is
+    raised.
+
+    Args:
+        model: The network.
+        precisions: At which it is measured beside float32.
+        train: Has some examples, to convert it with.
+        threads: Of LiteRT.
+    """
+    examples = _examples(model, train)
+    with saved(model) as network:
+        inferences = {Quantization.NONE: inference_of(network.at(QuantizationConfig()), threads)}
+        for precision in precisions:
+            with suppress(Exception):  # a converter raises what it likes of a model that it cannot convert
+                converted = network.at(QuantizationConfig(precision=precision), examples)
+                inferences[precision] = inference_of(converted, threads)
+    measured = measure_together(list(inferences.values()), threads)
+    return {precision: latency.median_ms for precision, latency in zip(inferences, measured, strict=True)}
+
+
+def _examples(model: keras.Model, train: Dataset) -> Examples:
+    return {tensor.name: train.inputs[tensor.name][:_EXAMPLES] for tensor in model.inputs}
 
 
 def _without_training(quantization: QuantizationConfig) -> QuantizationConfig:

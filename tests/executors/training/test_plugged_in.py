@@ -1,5 +1,6 @@
 """Metrics of outputs: what all of them have in common, Mistify's own and those of plug-ins."""
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -10,7 +11,16 @@ from sklearn import metrics as reference
 from executors.structure.signature import Activation
 from executors.training.metrics import check_output_metric, measured, score
 from executors.training.objectives import Binary, Categorical, Regression
-from executors.training.plugged_in import SCORES, OutputMetric
+from executors.training.plugged_in import (
+    SCORES,
+    OutputKind,
+    OutputMetric,
+    code_from,
+    plugged_in,
+    plugged_in_loss,
+    plugged_in_score,
+)
+from mistify.config.code import CodeFile
 from mistify.config.metric import Metric, known_metrics
 from mistify.errors import MistifyError
 from mistify.parsing.validation import InvalidValue
@@ -148,3 +158,62 @@ def test_a_metric_that_fails_is_named(tmp_path, monkeypatch):
 def test_a_metric_without_a_score_cannot_be_made():
     with pytest.raises(TypeError, match="abstract"):
         OutputMetric()
+
+
+FILE = """
+from executors.training.plugged_in import OutputKind, OutputMetric
+
+def share(predictions, targets):
+    return float((predictions.argmax(axis=1) == targets).mean())
+
+class Boxes(OutputMetric):
+    kinds = (OutputKind.VECTORS,)
+    def score(self, predictions, targets):
+        return 0.25
+
+boxes, figure = Boxes, 3
+"""
+
+
+def code_file(path, content):
+    path.write_text(content)
+    return CodeFile(path=str(path), sha256=hashlib.sha256(content.encode()).hexdigest())
+
+
+def test_metrics_come_from_files_as_functions_and_as_classes(tmp_path):
+    file = code_file(tmp_path / "scores.py", FILE)
+    with code_from(dict.fromkeys(("share", "boxes"), file)):
+        predictions = np.eye(3)[[0, 1, 2, 2]]
+        assert plugged_in_score(Metric("share"), predictions, np.array([0, 1, 2, 0])) == 0.75
+        assert plugged_in(Metric("share")).kinds != plugged_in(Metric("boxes")).kinds == (OutputKind.VECTORS,)
+    with pytest.raises(InvalidValue, match="install the plug-in"):
+        plugged_in(Metric("share"))
+
+
+def test_a_file_is_what_it_is_now_and_not_what_it_was_for_an_earlier_job(tmp_path):
+    for answer in (0.25, 0.5):
+        file = code_file(tmp_path / "scores.py", f"def share(predictions, targets): return {answer}")
+        with code_from({"share": file}):
+            assert plugged_in_score(Metric("share"), np.zeros(1), np.zeros(1)) == answer
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("figure = 3", "a function, or a class"),
+        ("import no_such_module", "mend the file: ModuleNotFoundError"),
+        ("def other(): pass", "mend the file: KeyError"),
+        ("def figure(:", "mend the file: SyntaxError"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, content, reason):
+    file = code_file(tmp_path / "scores.py", content)
+    with code_from({"figure": file}), pytest.raises(InvalidValue, match=reason):
+        plugged_in(Metric("figure"))
+
+
+def test_a_file_that_was_changed_after_the_job_was_submitted_is_not_run(tmp_path):
+    file = code_file(tmp_path / "losses.py", "def own(predictions, targets, counts): return 0.0")
+    (tmp_path / "losses.py").write_text("raise SystemExit")
+    with code_from({"own": file}), pytest.raises(InvalidValue, match="as it was when the job was submitted"):
+        plugged_in_loss("own")

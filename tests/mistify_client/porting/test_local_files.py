@@ -41,6 +41,19 @@ def test_files_at_every_place_of_a_config_are_sent(tmp_path: Path) -> None:
     assert json.loads(found.text) == json.loads(expected)
 
 
+def test_files_with_metrics_and_losses_are_sent(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("code")
+    (tmp_path / "focal").write_text("a file that is not meant")
+    dataset = {"metric": "own.py:near", "losses": {"a": "own.py:cautious", "b": "focal"}}
+    found = local_files(json.dumps({"dataset": dataset}), [tmp_path])
+    upload = f"upload:{hashlib.sha256(b'code').hexdigest()}/own.py"
+    assert [path.name for path in found.paths.values()] == ["own.py"]
+    assert json.loads(found.text)["dataset"] == {
+        "metric": f"{upload}:near",
+        "losses": {"a": f"{upload}:cautious", "b": "focal"},
+    }
+
+
 @pytest.mark.parametrize(
     "name", ["../outside.npz", "{base}/outside.npz", "link.npz", "links/outside.npz", ".", "", "/"]
 )

@@ -319,7 +319,7 @@ async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing
             assert let_go.wait(60)
         return read_batch(text, **options)
 
-    monkeypatch.setattr("mistify_server.jobs.service.read_batch", slow_at_first)
+    monkeypatch.setattr("mistify_server.planning.lookup.reading.read_batch", slow_at_first)
     first = asyncio.create_task(caller.add(job.id, later, key="k"))
     await asyncio.to_thread(reading.wait, 60)
     second = await caller.add(job.id, later, key="k")

@@ -1,7 +1,8 @@
 """The conversion of networks to LiteRT at the precision that is asked for."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,9 +33,29 @@ def convert(
         quantization: The precision of the package. An operator that has no integer kernel stays float32.
         examples: Training data by input, from which integer packages take the scales of activations.
     """
-    folded = fold_batch_norm(model)
-    rows = None if examples is None else partial(one_by_one, typed(examples, model))
-    return convert_function(Function.like(model, constant(folded)), quantization, rows)
+    with saved(model) as network:
+        return network.at(quantization, examples)
+
+
+@dataclass(frozen=True)
+class SavedNetwork:
+    """A model with batch norm folded, saved in a directory; it can be converted at several precisions."""
+
+    model: keras.Model
+    directory: str
+
+    def at(self, quantization: QuantizationConfig, examples: Examples | None = None) -> bytes:
+        """Return the `.tflite` at a precision, as `convert` does."""
+        rows = None if examples is None else partial(one_by_one, typed(examples, self.model))
+        return with_fixed_batch(_converted(self.directory, quantization, rows))
+
+
+@contextmanager
+def saved(model: keras.Model) -> Iterator[SavedNetwork]:
+    """Fold and trace a model once for all precisions that the block converts it at."""
+    with tempfile.TemporaryDirectory() as directory:
+        save_function(Function.like(model, constant(fold_batch_norm(model))), directory)
+        yield SavedNetwork(model, directory)
 
 
 def constant(model: keras.Model) -> Callable[..., Any]:
@@ -107,9 +128,14 @@ def convert_for_any_batch(
     """Convert a function to a `.tflite` with one signature, as `convert_function` otherwise."""
     with tempfile.TemporaryDirectory() as directory:
         save_function(function, directory)
-        converter = tf.lite.TFLiteConverter.from_saved_model(directory)
-        _set_precision(converter, quantization, rows)
-        converted: bytes = converter.convert()
+        return _converted(directory, quantization, rows)
+
+
+def _converted(directory: str, quantization: QuantizationConfig, rows: Callable[[], Rows] | None) -> bytes:
+    """Convert the function that a directory holds to a `.tflite` with one signature."""
+    converter = tf.lite.TFLiteConverter.from_saved_model(directory)
+    _set_precision(converter, quantization, rows)
+    converted: bytes = converter.convert()
     return converted
 
 

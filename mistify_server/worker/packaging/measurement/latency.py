@@ -67,15 +67,50 @@ def measure_latency(
         clock: In seconds, for how long to go on.
         pace: Tells whether other work slows this machine down.
     """
+    infer = inference_of(network, threads, batch, signature)
+    return measure_together([infer], threads, clock=clock, pace=pace)[0]
+
+
+def inference_of(
+    network: bytes, threads: int = 1, batch: int = 1, signature: str | None = None
+) -> Callable[[], object]:
+    """Return an inference on random inputs that has run some times; the arguments are `measure_latency`'s."""
     interpreter = Interpreter(model_content=network, num_threads=threads)
     infer = _ready(interpreter, batch) if signature is None else _ready_by(signature, interpreter, batch)
     for _ in range(_WARM_UP_RUNS):
         infer()
-    bursts: list[_Burst] = []
-    start, seconds = clock(), 0.0
-    while _to_go_on(bursts, pace, seconds):
-        bursts.append(_burst(infer, pace))
-        seconds = clock() - start
+    return infer
+
+
+def measure_together(
+    inferences: Sequence[Callable[[], object]],
+    threads: int = 1,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    pace: Pace = _PACE,
+) -> list[MeasuredLatency]:
+    """Time inferences of several networks as `measure_latency` does, a burst of each in turn.
+
+    A spell of other work slows down all alike, and small networks take hardly longer than one of them.
+
+    Args:
+        inferences: Of each network, by `inference_of`.
+        threads: With which they run.
+        clock: In seconds, for how long to go on.
+        pace: Tells whether other work slows this machine down.
+    """
+    bursts: list[list[_Burst]] = [[] for _ in inferences]
+    start, seconds, most = clock(), 0.0, _MOST_SECONDS * len(inferences)
+    while unsettled := [place for place, own in enumerate(bursts) if _to_go_on(own, pace, seconds, most)]:
+        for place in unsettled:
+            if len(unsettled) > 1:
+                inferences[place]()  # what the one before left in the caches is not its own
+            bursts[place].append(_burst(inferences[place], pace))
+            seconds = clock() - start
+    return [_result(own, threads, pace) for own in bursts]
+
+
+def _result(bursts: Sequence[_Burst], threads: int, pace: Pace) -> MeasuredLatency:
     best = _lowest_first(_undisturbed(bursts, pace) or bursts)[0]
     return MeasuredLatency(
         median_ms=best.median_ms,
@@ -110,11 +145,11 @@ def _random(entry: Mapping[str, Any], batch: int) -> Array:
     return random_input((batch, *entry["shape"][1:]), entry["dtype"])
 
 
-def _to_go_on(bursts: Sequence[_Burst], pace: Pace, seconds: float) -> bool:
-    """Return whether bursts that took so long are too few, or the undisturbed ones too unlike."""
+def _to_go_on(bursts: Sequence[_Burst], pace: Pace, seconds: float, most: float) -> bool:
+    """Return whether bursts are too few after so long, or the undisturbed ones too unlike before the most."""
     if len(bursts) < _BURSTS or seconds < _LEAST_SECONDS:
         return True
-    return seconds < _MOST_SECONDS and not _agree(_undisturbed(bursts, pace))
+    return seconds < most and not _agree(_undisturbed(bursts, pace))
 
 
 def _undisturbed(bursts: Sequence[_Burst], pace: Pace) -> list[_Burst]:

@@ -170,3 +170,17 @@ def test_a_target_is_said_to_be_missed_only_above_the_interval(plan: BatchPlan) 
     assert free.accuracy.high < 0.999
     assert not planned(plan, PROSPECTS, overall(free.accuracy.high - 0.001)).edges[0].warning
     assert "likely to be missed" in planned(plan, PROSPECTS, overall(0.9999)).edges[0].warning
+
+
+@pytest.mark.parametrize(
+    ("train", "distillation", "unused"),
+    [("t", 0, True), ("t", 0.0, True), ("t", 0.5, False), (None, 0, False)],
+)
+def test_unlabelled_inputs_that_nothing_is_learned_from_are_announced(
+    plan: BatchPlan, train: str | None, distillation: float, unused: bool
+) -> None:
+    """In place of training data they are used in any case."""
+    changes = {"data": plan.data.model_copy(update={"unlabelled": "u.npz", "train": train})}
+    settings = {"algorithm_config": {"distillation": distillation}}
+    (edge,) = planned(plan.model_copy(update=changes | settings), PROSPECTS, ()).edges
+    assert ("inputs are unused" in edge.warning) is unused

@@ -1,5 +1,6 @@
 """Files that the settings of the data name are looked up below the data roots."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def resolved(store: Store, root: Path, **dataset: Any) -> tuple[Any, list[str]]:
+def resolved(store: Store, root: Path, allow_code: bool = False, **dataset: Any) -> tuple[Any, list[str]]:
     """Return the data of a config, and its problems."""
     files = {"train": "t.npz", "test": "t.npz"}
     (root / "t.npz").touch()
@@ -29,7 +30,7 @@ def resolved(store: Store, root: Path, **dataset: Any) -> tuple[Any, list[str]]:
     config = PortingConfig.model_validate({**raw, "dataset": files | dataset})
     models = ModelRepository(store.models, store.artifacts)
     problems = ProblemCollector()
-    resolver = BatchResolver(models, DataRoots.of([root]), store.devices)
+    resolver = BatchResolver(models, DataRoots.of([root]), store.devices, allow_code)
     batches = resolver.resolve(collective_batches([config]), problems)
     return batches[0].data if batches else None, [problem.place for problem in problems.problems]
 
@@ -63,3 +64,26 @@ def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> No
             "[0].dataset.preparation.ids.tokens.vocabulary",
         ],
     )
+
+
+CODE = {"metric": "scores.py:near", "losses": {"price": "losses.py:cautious"}}
+
+
+def test_files_with_code_are_refused_unless_they_are_allowed(store: Store, tmp_path: Path) -> None:
+    for name in ("scores.py", "losses.py"):
+        (tmp_path / name).write_text(name)
+    assert resolved(store, tmp_path, **CODE) == (
+        None,
+        ["[0].dataset.metric", "[0].dataset.losses.price"],
+    )
+    data, problems = resolved(store, tmp_path, allow_code=True, **CODE)
+    assert problems == []
+    assert {name: (file.path, file.sha256) for name, file in data.settings.code.items()} == {
+        name: (str(tmp_path / path), hashlib.sha256(path.encode()).hexdigest())
+        for name, path in (("near", "scores.py"), ("cautious", "losses.py"))
+    }
+
+
+def test_a_file_with_code_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+    _, problems = resolved(store, tmp_path, allow_code=True, **CODE)
+    assert problems == ["[0].dataset.metric", "[0].dataset.losses.price"]

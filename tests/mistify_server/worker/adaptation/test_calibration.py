@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,7 +12,7 @@ from executors.structure import analyse, narrow
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredNetwork, NominalProfile
-from mistify.costs.quantization import Quantization
+from mistify.costs.quantization import STORED, Quantization
 from mistify_server.worker.adaptation.calibration import calibrated, calibrated_host, least_network
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import run_network
@@ -40,8 +39,8 @@ def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
     """Float32 takes three times as long as int8."""
     taken = {"none": 3.0, "float16": 2.9, "dynamic": 2.0, "int8": 1.0}
     monkeypatch.setattr(
-        f"{CALIBRATION}.stopwatch",
-        lambda asked, train, threads: lambda _: taken[asked[0].precision.value] / threads,
+        f"{CALIBRATION}.latencies",
+        lambda network, precisions, train, threads: {at: taken[at.value] / threads for at in STORED},
     )
     host = measured_board(), measured_board(integer=True)
     profiles = {profile.name: profile for profile in calibrated_host(host, model, data)}
@@ -62,7 +61,7 @@ def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With two threads, which it was not measured with, networks gain as much as the source does over one."""
-    monkeypatch.setattr(f"{CALIBRATION}.stopwatch", lambda asked, train, threads: lambda _: 1.0)
+    monkeypatch.setattr(f"{CALIBRATION}.latencies", lambda *_: dict.fromkeys(STORED, 1.0))
     with_one = measured_board(), measured_board(integer=True)
     model_of_four = with_one[0].model.model_copy(update={"start": 1e6})
     with_four = [replace(board, threads=4, model=model_of_four) for board in with_one]
@@ -80,15 +79,7 @@ def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
 def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopwatch_of(asked: Any, train: Dataset, threads: int) -> Any:
-        def measure(network: keras.Model) -> float:
-            if asked[0].precision.integer:
-                raise RuntimeError("cannot be converted")
-            return 3.0
-
-        return measure
-
-    monkeypatch.setattr(f"{CALIBRATION}.stopwatch", stopwatch_of)
+    monkeypatch.setattr(f"{CALIBRATION}.latencies", lambda *_: {Quantization.NONE: 3.0})
     host = measured_board(), measured_board(integer=True)
     *_, integers = calibrated_host(host, model, data)
     assert integers.name == "host@int8"
@@ -141,8 +132,8 @@ def test_the_least_network_has_one_unit_in_each_group() -> None:
 def measure_like(took: Callable[[keras.Model, str], float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let measurements say what networks take, by their precision."""
     monkeypatch.setattr(
-        f"{CALIBRATION}.stopwatch",
-        lambda asked, train, threads: lambda network: took(network, asked[0].precision.value),
+        f"{CALIBRATION}.latencies",
+        lambda network, precisions, train, threads: {at: took(network, at.value) for at in STORED},
     )
 
 

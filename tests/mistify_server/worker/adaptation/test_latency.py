@@ -22,9 +22,11 @@ from mistify_server.worker.adaptation.latency import (
     aimed,
     corrected,
     deviation_at,
+    latencies,
     limits_latency,
     stopwatch,
 )
+from mistify_server.worker.packaging.conversion.converter import SavedNetwork
 from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted
 
 LATENCY = "mistify_server.worker.adaptation.latency"
@@ -199,13 +201,33 @@ def test_a_node_is_measured_at_the_slowest_of_its_precisions(
     """An integer network is told by its size."""
     taken: list[int] = []
 
-    def measured(network: bytes, threads: int) -> Any:
+    def ready(network: bytes, threads: int) -> int:
         assert threads == 4
         taken.append(len(network))
-        return type("Latency", (), {"median_ms": 1e6 / len(network)})
+        return len(network)
 
-    monkeypatch.setattr("mistify_server.worker.adaptation.latency.measure_latency", measured)
+    def measured(inferences: list[int], threads: int) -> list[Any]:
+        return [type("Latency", (), {"median_ms": 1e6 / size}) for size in inferences]
+
+    monkeypatch.setattr(f"{LATENCY}.inference_of", ready)
+    monkeypatch.setattr(f"{LATENCY}.measure_together", measured)
     asked = [QuantizationConfig(), QuantizationConfig(precision=Quantization.INT8_QAT)]
     assert stopwatch(asked, data, 4)(model) == 1e6 / min(taken)
     assert len(taken) == 2
     assert max(taken) > 2 * min(taken)
+
+
+def test_a_precision_at_which_a_network_cannot_be_converted_has_no_latency(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = SavedNetwork.at
+
+    def refusing(network: SavedNetwork, quantization: QuantizationConfig, *examples: Any) -> bytes:
+        if quantization.precision.integer:
+            raise RuntimeError("no integers")
+        return at(network, quantization, *examples)
+
+    monkeypatch.setattr(SavedNetwork, "at", refusing)
+    taken = latencies(model, [Quantization.DYNAMIC, Quantization.INT8], data)
+    assert list(taken) == [Quantization.NONE, Quantization.DYNAMIC]
+    assert all(0 < milliseconds < 100 for milliseconds in taken.values())

@@ -8,7 +8,10 @@ import pytest
 
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement import latency
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.latency import (
+    measure_latency,
+    measure_together,
+)
 from mistify_server.worker.packaging.measurement.pace import Pace
 
 QUIET, SLOW = 1e-6, 1.6e-6
@@ -107,6 +110,23 @@ def test_bursts_of_before_the_pace_was_known_are_judged_by_what_it_is_known_to_b
     pace = Settling(*[SLOW] * 9, QUIET)
     pace._least_seconds = float("inf")
     assert measure_latency(network, clock=clock, pace=pace).median_ms == 1.0
+
+
+def test_networks_measured_together_take_turns_until_each_has_settled(monkeypatch):
+    """A spell over the first bursts disturbs all of them alike; each gets its own figure all the same."""
+    turns = []
+
+    def timed(infer, pace):
+        name = infer()
+        turns.append(name)
+        spell = 2 if len(turns) <= 12 else 1
+        return latency._Burst([spell * {"small": 1.0, "large": 3.0}[name]] * 3, pace.seconds())
+
+    monkeypatch.setattr(latency, "_burst", timed)
+    inferences = [lambda: "small", lambda: "large"]
+    measured = measure_together(inferences, clock=count(step=0.03).__next__, pace=ScriptedPace(QUIET))
+    assert [one.median_ms for one in measured] == [1.0, 3.0]
+    assert turns == ["small", "large"] * 10
 
 
 def test_the_least_time_of_the_loop_is_kept():

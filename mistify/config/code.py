@@ -1,0 +1,63 @@
+"""Metrics and losses from a file of the user's own, written as `FILE.py:NAME`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
+
+from mistify.config.metric import Metric
+from mistify.parsing.validation import InvalidValue, Settings
+
+#: The name is that of the metric or the loss from there on.
+_FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
+
+
+class CodeFile(Settings):
+    """A Python file with metrics or losses.
+
+    Attributes:
+        path: The file.
+        sha256: Of its content, once a server has found it.
+    """
+
+    path: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(
+        description="the name of a Python file", examples=["losses.py"]
+    )
+    sha256: str | None = None
+
+
+def named_in_file(text: object) -> tuple[str, str] | None:
+    """Return the file and the name in `FILE.py:NAME`; None of any other value."""
+    match = _FILE_AND_NAME.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else (match["path"], match["name"])
+
+
+def with_code_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name in `code`.
+
+    Raises:
+        InvalidValue: Two files have the same name, or one has the name of a metric of Mistify's own.
+    """
+    apart, code = dict(settings), dict(settings.get("code") or {})
+    for place, value in _named(settings):
+        found = named_in_file(value)
+        if found is None:
+            continue
+        path, name = found
+        if name in Metric.__members__.values():
+            raise InvalidValue(value, f"another name than {name}, a metric of Mistify's own", "rename it")
+        if code.setdefault(name, {"path": path}) != {"path": path}:
+            raise InvalidValue(value, f"one file that has {name}", "rename one of the two")
+        key, *output = place
+        apart[key] = {**apart[key], output[0]: name} if output else name
+    return {**apart, "code": code} if code else apart
+
+
+def _named(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield the metrics and losses that settings name, with their places."""
+    yield ("metric",), settings.get("metric")
+    for key in ("metrics", "losses"):
+        by_output = settings.get(key)
+        for output, value in by_output.items() if isinstance(by_output, Mapping) else ():
+            yield (key, output), value

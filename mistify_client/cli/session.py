@@ -1,0 +1,148 @@
+"""What `mistify port`, `plan` and `add` do with a config that has no mistakes."""
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from mistify.jobs.job import Goal
+from mistify.wording import counted, listed, names_by
+from mistify_client.cli.errors import EXIT_INTERRUPTED
+from mistify_client.cli.serving import Serving
+from mistify_client.porting.follow import EXIT_UNMET, finish, follow
+from mistify_client.porting.local_files import local_files
+from mistify_client.porting.plan_report import plan_report, plan_tree
+from mistify_client.porting.progress import Display, display
+from mistify_client.porting.submission import attach
+from mistify_client.rpc.files import FilesClient
+from mistify_client.rpc.porting import PortingClient
+
+_ANNOUNCED_SECONDS = 1.0
+
+
+def port_goals(text: str, out: Path, serving: Serving, token: str | None) -> int:
+    """Port to the goals of a config, and return the exit code.
+
+    Args:
+        text: Of the config.
+        out: Directory for the packages and the report.
+        serving: The server.
+        token: Its access token.
+    """
+    console = Console()
+    with _session(serving, token, console) as (client, shown):
+        text = _with_files_sent(text, serving, token, shown.show_line)
+        job = attach(client, text, out, serving.remote or f"store:{serving.store}")
+        shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
+        _warn(job.goals, shown)
+        job = follow(client, job, out, shown)
+    return finish(job, out, console)
+
+
+def plan_goals(text: str, serving: Serving, token: str | None, *, as_json: bool) -> int:
+    """Print what porting to the goals of a config is expected to result in, and return the exit code.
+
+    Args:
+        text: Of the config.
+        serving: The server.
+        token: Its access token.
+        as_json: Whether to print JSON.
+    """
+    with (
+        serving.started(resume=False) as (address, backoff),
+        PortingClient(address, token, backoff=backoff) as client,
+    ):
+        predicted = client.plan(_with_files_sent(text, serving, token, partial(typer.echo, err=True)))
+    if as_json:
+        typer.echo(json.dumps(plan_report(predicted), indent=2))
+    else:
+        Console().print(plan_tree(predicted), highlight=False)
+    return EXIT_UNMET if predicted.out_of_reach else 0
+
+
+def add_goals(
+    job_id: str, text: str, only: Sequence[str], out: Path, *, serving: Serving, token: str | None
+) -> int:
+    """Add the goals of a config to a job, port to them, and return the exit code.
+
+    Args:
+        job_id: Of the job.
+        text: Of the config.
+        only: The ids of its goals.
+        out: As in `port_goals`, as are the others.
+        serving: Likewise.
+        token: Likewise.
+    """
+    console = Console()
+    with _session(serving, token, console) as (client, shown):
+        text = _with_files_sent(text, serving, token, shown.show_line)
+        job = client.add_goals(job_id, text)
+        shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
+        _warn((goal for goal in job.goals if goal.id in only), shown)
+        job = follow(client, job, out, shown, only)
+    return finish(job, out, console, only)
+
+
+@contextmanager
+def _session(
+    serving: Serving, token: str | None, console: Console
+) -> Iterator[tuple[PortingClient, Display]]:
+    """Yield a client of the server to port with, and the display for its job."""
+    with (
+        _resumable(serving.remote),
+        serving.started() as (address, backoff),
+        display(console) as shown,
+        PortingClient(
+            address, token, backoff=replace(backoff, wait=_announced_wait(shown, address))
+        ) as client,
+    ):
+        yield client, shown
+
+
+def _with_files_sent(
+    text: str, serving: Serving, token: str | None, show_line: Callable[[str], object]
+) -> str:
+    """Send the models and data that a config names to another machine's server; return the config for it."""
+    if serving.remote is None:
+        return text
+    files = local_files(text, serving.roots)
+    with FilesClient(serving.remote, token) as client:
+        files.send(client, show_line)
+    return files.text
+
+
+@contextmanager
+def _resumable(server: str | None) -> Iterator[None]:
+    """On Ctrl-C, print the command that resumes the job, and exit."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        fate = f"goes on at {server}" if server else "is kept as it stands"
+        command = shlex.join(["mistify", *sys.argv[1:]])
+        typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
+    """Return a function that sleeps and, unless the time is short, prints the reason."""
+
+    def wait(seconds: float) -> None:
+        if seconds >= _ANNOUNCED_SECONDS:
+            shown.show_line(f"the server at {address} is away, trying again in {seconds:.0f} s")
+        time.sleep(seconds)
+
+    return wait
+
+
+def _warn(goals: Iterable[Goal], shown: Display) -> None:
+    """Show the warnings about goals that are likely to be missed."""
+    for warning, names in names_by((goal.id, goal.warning) for goal in goals if goal.warning).items():
+        shown.show_line(f"{listed(names)}: {warning}")

@@ -1,0 +1,40 @@
+"""Look up what a config names, without a server: `python -m mistify_server.planning.lookup --store DIR`.
+
+It reads the config from standard input, and writes all problems as a JSON list to standard output.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mistify.errors import MistifyError, Problem
+from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.planning.lookup.reading import read_and_resolve
+from mistify_server.planning.lookup.resolver import BatchResolver
+from mistify_server.store.directory import open_store
+
+
+def main() -> None:
+    """Look names up as a server that is started for a command would, with the same store and data roots."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--data-root", type=Path, action="append", default=[])
+    options = parser.parse_args()
+    text = sys.stdin.read()
+    with open_store(options.store) as store:
+        models = ModelRepository(store.models, store.artifacts)
+        roots = DataRoots.of(options.data_root)
+        resolver = BatchResolver(models, roots, store.devices, allow_code=True, opens_models=True)
+        problems: Sequence[Problem] = ()
+        try:
+            read_and_resolve(text, resolver, sys.maxsize)
+        except MistifyError as error:
+            problems = error.problems
+    json.dump([asdict(problem) for problem in problems], sys.stdout)
+
+
+main()

@@ -1,0 +1,30 @@
+"""Importing TensorFlow and Keras without what takes half of that time, and is of no use to a worker."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+#: Keras imports these where they are installed, for plots and for models in scikit-learn's pipelines.
+_UNUSED: Final = ("matplotlib", "sklearn")
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Import in the block as if the libraries that Keras has no use for here were not installed.
+
+    Nor does Python look for garbage meanwhile, and never in what was imported: hundreds of thousands of
+    objects, which stay.
+    """
+    hidden = [name for name in _UNUSED if name not in sys.modules]
+    # None says that there is no such module.
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        for name in hidden:
+            del sys.modules[name]

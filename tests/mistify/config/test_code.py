@@ -1,0 +1,59 @@
+"""Metrics and losses written as FILE.py:NAME are names from there on, with their files apart."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mistify.config.code import CodeFile
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify.config.reading import read_batch
+
+
+def test_names_in_files_stand_for_what_they_name() -> None:
+    settings = DataSettings.model_validate(
+        {
+            "metric": "a/scores.py:near",
+            "metrics": {"price": "a/scores.py:far_error", "kind": "f1"},
+            "losses": {"price": f"upload:{'0' * 64}/losses.py:cautious", "kind": "focal"},
+        }
+    )
+    assert settings.metric == Metric("near")
+    assert settings.metrics == {"price": Metric("far_error"), "kind": Metric.F1}
+    assert settings.losses == {"price": "cautious", "kind": "focal"}
+    assert settings.code == {
+        "near": CodeFile(path="a/scores.py"),
+        "far_error": CodeFile(path="a/scores.py"),
+        "cautious": CodeFile(path=f"upload:{'0' * 64}/losses.py"),
+    }
+    assert DataSettings.model_validate(settings.model_dump(mode="json")) == settings
+    assert dict(settings.named_in_code()) == {
+        ("metric",): "near",
+        ("metrics", "price"): "far_error",
+        ("losses", "price"): "cautious",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"metric": "scores.py:accuracy"}, "another name than accuracy"),
+        ({"losses": {"a": "one.py:own", "b": "two.py:own"}}, "one file that has own"),
+        ({"losses": {"a": "losses.py:Own"}}, "FILE.py:name with the name in lower case"),
+        ({"losses": {"a": "losses.txt:own"}}, "FILE.py:name with the name in lower case"),
+    ],
+)
+def test_names_that_cannot_be_told_apart_are_refused(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        DataSettings.model_validate(settings)
+
+
+def test_names_in_files_need_no_plug_in() -> None:
+    reading = read_batch(
+        """{
+        "id": "half", "model": "a.keras", "adaptation_goal": {"FLOP": "0.5x"},
+        "dataset": {"train": "a", "test": "b", "losses": {"y": "l.py:own"}, "metrics": {"y": "s.py:mine"}}
+        }"""
+    )
+    assert reading.problems == ()

@@ -1,0 +1,62 @@
+"""Mistakes in a config are answered without a server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.servers import MISTIFY, server
+
+_SCRIPT = """
+import sys
+sys.modules |= {"grpc": None, "numpy": None}
+from mistify_client.cli.main import app
+app()
+"""
+
+GOAL = {
+    "id": "half",
+    "model": "digits-resnot",
+    "dataset": {"train": "builtin:digits-train", "test": "tset.npz"},
+    "algorithm": {"name": "auto"},
+    "adaptation_goal": {"FLUP": "0.5x"},
+}
+
+
+def test_mistakes_and_names_that_lead_nowhere_are_found_without_grpc_or_numpy(tmp_path: Path) -> None:
+    config = tmp_path / "goals.json"
+    config.write_text(json.dumps([GOAL]))
+    (tmp_path / "test.npz").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, "plan", str(config)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    head, *problems = done.stderr.splitlines()
+    assert head == f"mistify: {config}: 3 problems, nothing was started"
+    places = [problem.strip().partition(":")[0] for problem in problems]
+    assert places == ["[0].adaptation_goal.FLUP", "[0].model", "[0].dataset.test"]
+    assert problems[2].endswith('did you mean "test.npz"?')
+
+
+def test_a_model_that_cannot_be_read_is_reported_with_the_mistakes_of_the_config(tmp_path: Path) -> None:
+    config = tmp_path / "goals.json"
+    (tmp_path / "net.keras").write_text("no archive")
+    data = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
+    config.write_text(json.dumps([{**GOAL, "model": "net.keras", "dataset": data}]))
+    done = subprocess.run([MISTIFY, "plan", config], capture_output=True, text=True, check=False)
+    places = [line.strip().partition(":")[0] for line in done.stderr.splitlines()[1:]]
+    assert (done.returncode, places) == (2, ["[0].adaptation_goal.FLUP", "[0].model"]), done.stderr
+
+
+def test_what_a_server_finds_is_headed_as_what_is_found_here(tmp_path: Path) -> None:
+    config = tmp_path / "goals.json"
+    config.write_text(json.dumps([{**GOAL, "adaptation_goal": {"FLOP": "0.5x"}}]))
+    with server(tmp_path / "store") as (address, _):
+        for options in ([], ["--server", address]):
+            done = subprocess.run(
+                [MISTIFY, "plan", config, *options], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 2, done.stderr
+            head, *problems = done.stderr.splitlines()
+            assert head == f"mistify: {config}: 2 problems, nothing was started"
+            assert [line.strip().partition(":")[0] for line in problems] == ["[0].model", "[0].dataset.test"]

@@ -1,0 +1,19 @@
+"""What a worker imports before its first task."""
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import sys
+from mistify_server.worker.imports import quick_imports
+with quick_imports():
+    import mistify_server.worker.runner
+print(*sorted({"sklearn", "matplotlib", "scipy.stats"} & sys.modules.keys()))
+import gc, matplotlib, sklearn
+print(gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_a_worker_starts_without_libraries_that_its_tasks_seldom_need_and_has_them_later() -> None:
+    done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["", "True True"]
