@@ -123,7 +123,7 @@ def _layout(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
 
 
 def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> int:
-    """Return into how many equal parts a batch is split, so that the windows of one do not fill the memory."""
+    """Return into how many equal parts a batch is split, so that windows of one do not fill the memory."""
     count = batch or 1
     most = max(_NUMBERS // (rows.made * columns.made * int(np.prod(kernel[:3]))), 1)
     return count // max(size for size in range(1, min(most, count) + 1) if count % size == 0)
