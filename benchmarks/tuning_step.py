@@ -74,7 +74,7 @@ def main(argv: Sequence[str] = ()) -> int:
 
 def measure(options: Namespace) -> Figures:
     """Let both sides step in turn in each case, print the tables and return the figures."""
-    figures: Figures = {}
+    figures: dict[str, float] = {}
     for name, case in CASES.items():
         with TemporaryDirectory() as directory:
             model, tuning = fold_batch_norm(resnet8()), tuning_of(case.trainable)
