@@ -91,6 +91,20 @@ def test_what_pairs_do_not_fit(shape, stride, width):
     assert not column_pairs.fits(shape, *axes)
 
 
+@pytest.mark.parametrize("layout", [column_pairs, window_products])
+def test_a_free_batch(layout):
+    image, kernel = (tf.constant(tensor) for tensor in tensors(3, (6, 8), 16, 16, 3))
+    rows, columns = (WindowAxis.of(3, 1, 1, length, "SAME") for length in (6, 8))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 6, 8, 16))], autograph=False)
+    def convolved(images):
+        return layout.convolved(images, kernel[None], rows, columns)
+
+    for count in (1, 3):
+        expected = tf.nn.conv2d(image[:count], kernel, 1, "SAME")
+        np.testing.assert_allclose(convolved(image[:count]), expected, atol=1e-4)
+
+
 def test_frozen_kernels_stay_convolutions_and_pass_gradients_on():
     model = network("convolution 3 same stride 2 dilation 1")
     stem = model.get_layer("stem")
