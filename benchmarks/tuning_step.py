@@ -2,10 +2,11 @@
 
 `python -m benchmarks.tuning_step [--quick] [--json FILE]`
 
-ResNet-8 (MLPerf Tiny's architecture, random weights, batch norm folded), batches of 32, two threads, SGD with
-momentum, cross entropy and a teacher at half of its weight. Each side is a process of its own that loads
-nothing but what its client needs; they take bursts of steps in turn. Memory is what a process keeps resident
-at the most, from its start on. It needs no data.
+ResNet-8 (MLPerf Tiny's architecture, random weights, batch norm folded), batches of 32, SGD with momentum,
+cross entropy and a teacher at half of its weight: the whole network with one and with two threads, and its
+last two blocks. Each side is a process of its own that loads nothing but what its client needs; they take
+bursts of steps in turn. Memory is what a process keeps resident at the most, from its start on. It needs no
+data.
 """
 
 import subprocess
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import keras
 from rich.console import Console
@@ -23,21 +24,37 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, run
 from executors.structure import fold_batch_norm
+from executors.structure.reading.reader import read_graph
 from executors.structure.signature import Activation
 from executors.training.objectives import Categorical
 from mistify.config.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, convert_training
-from mistify_server.worker.packaging.training.parts import trainable_weights
+from mistify_server.worker.packaging.training.parts import trainable_layers, trainable_weights
 
 BATCH: Final = 32
-THREADS: Final = 2
 STEPS: Final = 20
 BURSTS: Final = 15
 QUICK_BURSTS: Final = 3
 
+
+class Case(NamedTuple):
+    """What is trained: as `TuningConfig.trainable`, and with how many threads."""
+
+    trainable: Literal["network"] | int
+    threads: int
+
+
+CASES: Final[dict[str, Case]] = {
+    "network": Case("network", 1),
+    "network_2_threads": Case("network", 2),
+    "last_2_blocks": Case(2, 1),
+}
+
 TARGETS: Final[dict[str, Target]] = {
-    "step_time_over_tensorflow": {"max": 1.2},
-    "memory_over_tensorflow": {"max": 0.5},
+    "network_step_over_tensorflow": {"max": 1.5},
+    "network_2_threads_step_over_tensorflow": {"max": 2.0},
+    "last_2_blocks_step_over_tensorflow": {"max": 1.0},
+    "network_memory_over_tensorflow": {"max": 0.5},
 }
 
 LITERT, TENSORFLOW = "benchmarks.tuning_step_litert", "benchmarks.tuning_step_tensorflow"
@@ -56,26 +73,33 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def measure(options: Namespace) -> Figures:
-    """Let both sides step in turn, print the table and return the figures."""
-    with TemporaryDirectory() as directory:
-        model = fold_batch_norm(resnet8())
-        model.save(Path(directory) / "network.keras")
-        (Path(directory) / "train.tflite").write_bytes(training_network(model))
-        litert, tensorflow = _sides(Path(directory), QUICK_BURSTS if options.quick else BURSTS)
-    Console().print(_table({"LiteRT": litert, "TensorFlow": tensorflow}))
-    return figures_of(litert, tensorflow)
+    """Let both sides step in turn in each case, print the tables and return the figures."""
+    figures: dict[str, float] = {}
+    for name, case in CASES.items():
+        with TemporaryDirectory() as directory:
+            model, tuning = fold_batch_norm(resnet8()), tuning_of(case.trainable)
+            trained = trainable_layers(read_graph(model), tuning)
+            for layer in model.layers:
+                layer.trainable = layer.name in trained
+            model.save(Path(directory) / "network.keras")
+            (Path(directory) / "train.tflite").write_bytes(training_network(model, tuning))
+            bursts = QUICK_BURSTS if options.quick else BURSTS
+            litert, tensorflow = _sides(Path(directory), case.threads, bursts)
+        Console().print(_table(name, {"LiteRT": litert, "TensorFlow": tensorflow}))
+        figures |= figures_of(name, litert, tensorflow)
+    return figures
 
 
-def figures_of(litert: Side, tensorflow: Side) -> Figures:
+def figures_of(case: str, litert: Side, tensorflow: Side) -> Figures:
     """Return ratios of bursts that follow each other, so that a busy machine slows both."""
     ratios = [ours / theirs for ours, theirs in zip(litert.steps, tensorflow.steps, strict=True)]
     return {
-        "litert_ms": median(litert.steps),
-        "tensorflow_ms": median(tensorflow.steps),
-        "step_time_over_tensorflow": median(ratios),
-        "litert_mb": litert.memory,
-        "tensorflow_mb": tensorflow.memory,
-        "memory_over_tensorflow": litert.memory / tensorflow.memory,
+        f"{case}_litert_ms": median(litert.steps),
+        f"{case}_tensorflow_ms": median(tensorflow.steps),
+        f"{case}_step_over_tensorflow": median(ratios),
+        f"{case}_litert_mb": litert.memory,
+        f"{case}_tensorflow_mb": tensorflow.memory,
+        f"{case}_memory_over_tensorflow": litert.memory / tensorflow.memory,
     }
 
 
@@ -97,17 +121,21 @@ def resnet8(widths: Sequence[int] = (16, 32, 64)) -> keras.Model:
     return keras.Model(inputs, layers.Dense(10, activation="softmax", name="scores")(x))
 
 
-def training_network(model: keras.Model) -> bytes:
+def tuning_of(trainable: Literal["network"] | int) -> TuningConfig:
+    """Return the settings of a device that trains a network, or its last blocks."""
+    return TuningConfig(trainable=trainable, optimizer="sgd", batch_size=BATCH)
+
+
+def training_network(model: keras.Model, tuning: TuningConfig) -> bytes:
     """Return the training network of a package for a model."""
-    tuning = TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH)
     objectives = {"scores": Categorical(Activation.SOFTMAX)}
     return convert_training(TrainingNetwork(model, trainable_weights(model, tuning), objectives, tuning))
 
 
-def _sides(directory: Path, bursts: int) -> tuple[Side, Side]:
+def _sides(directory: Path, threads: int, bursts: int) -> tuple[Side, Side]:
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", module, str(directory), str(BATCH), str(THREADS)],
+            [sys.executable, "-m", module, str(directory), str(BATCH), str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -140,8 +168,8 @@ def _ask(process: "subprocess.Popen[str]", steps: int) -> float:
     return float(process.stdout.readline())
 
 
-def _table(sides: dict[str, Side]) -> Table:
-    table = Table(title=f"ResNet-8, batch {BATCH}, {THREADS} threads", title_justify="left")
+def _table(case: str, sides: dict[str, Side]) -> Table:
+    table = Table(title=f"ResNet-8, batch {BATCH}: {case}", title_justify="left")
     for column in ("client", "step, ms", "fastest burst", "slowest burst", "memory, MB"):
         table.add_column(column, justify="left" if column == "client" else "right")
     for name, side in sides.items():

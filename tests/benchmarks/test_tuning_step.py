@@ -13,10 +13,10 @@ from benchmarks.tuning_step import Side, figures_of
 
 
 def test_ratios_are_of_bursts_that_follow_each_other():
-    figures = figures_of(Side([1.0, 4.0, 3.0], 100.0), Side([1.0, 2.0, 2.0], 400.0))
-    assert figures["step_time_over_tensorflow"] == 1.5
-    assert (figures["litert_ms"], figures["tensorflow_ms"]) == (3.0, 2.0)
-    assert figures["memory_over_tensorflow"] == 0.25
+    figures = figures_of("small", Side([1.0, 4.0, 3.0], 100.0), Side([1.0, 2.0, 2.0], 400.0))
+    assert figures["small_step_over_tensorflow"] == 1.5
+    assert (figures["small_litert_ms"], figures["small_tensorflow_ms"]) == (3.0, 2.0)
+    assert figures["small_memory_over_tensorflow"] == 0.25
 
 
 def test_a_side_answers_with_times_and_its_own_memory():
@@ -44,7 +44,9 @@ def test_both_sides_train_the_same():
     from executors.structure import fold_batch_norm
 
     model = fold_batch_norm(tuning_step.resnet8())
-    train = Interpreter(model_content=tuning_step.training_network(model)).get_signature_runner("train")
+    train = Interpreter(
+        model_content=tuning_step.training_network(model, tuning_step.tuning_of("network"))
+    ).get_signature_runner("train")
     batch = tuning_side.random_batch(tuning_step.BATCH)
     loss = train(
         image=batch.images,

@@ -1,6 +1,6 @@
 """TensorFlow graphs rebuilt from operations of which LiteRT has the gradients as well, or has them faster."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,12 +34,20 @@ def in_builtins(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Its outputs have to be differentiated by `tf.gradients`: a tape does not see operations that are copied.
     """
+    return _retraced(function, _REPLACEMENTS)
 
+
+def with_sums_of_two(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same function of nested tensors with sums of two tensors alone: XNNPACK takes no others."""
+    return _retraced(function, {"AddN": lambda operation, *terms: sum(terms[1:], terms[0])})
+
+
+def _retraced(function: Callable[..., Any], replacements: Mapping[str, Replacement]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         with _functions_inlined():
             specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, arguments)
             traced = tf.function(function, autograph=False).get_concrete_function(*specs)
-        tensors = _rebuilt(traced.graph, tf.nest.flatten(arguments))
+        tensors = _rebuilt(traced.graph, tf.nest.flatten(arguments), replacements)
         return tf.nest.map_structure(lambda tensor: tensors[tensor.ref()], traced.structured_outputs)
 
     return call
@@ -55,7 +63,7 @@ def _functions_inlined() -> Iterator[None]:
         tf.config.run_functions_eagerly(False)
 
 
-def _rebuilt(graph: Any, inputs: list[Any]) -> dict[Any, Any]:
+def _rebuilt(graph: Any, inputs: list[Any], replacements: Mapping[str, Replacement]) -> dict[Any, Any]:
     """Return the copy of every tensor of a graph in the graph that is being built, by its reference."""
     made = {placeholder.ref(): tensor for placeholder, tensor in zip(graph.inputs, inputs, strict=False)}
     for captured, placeholder in graph.captures:
@@ -63,7 +71,7 @@ def _rebuilt(graph: Any, inputs: list[Any]) -> dict[Any, Any]:
     for operation in graph.get_operations():
         if operation.type != "Placeholder":
             arguments = [made[tensor.ref()] for tensor in operation.inputs]
-            replacement: Replacement = _REPLACEMENTS.get(operation.type, _copied)
+            replacement: Replacement = replacements.get(operation.type, _copied)
             outputs = tf.nest.flatten(replacement(operation, *arguments))
             for old, new in zip(operation.outputs, outputs, strict=False):
                 new.set_shape(old.shape)  # which may say more than can be inferred from the inputs

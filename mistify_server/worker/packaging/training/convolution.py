@@ -1,96 +1,21 @@
-"""Convolutions as matrix products: the image as one row of taps reads it, times all rows of the kernel.
+"""Convolutions: LiteRT's own for constant kernels, matrix products for those that are trained.
 
-LiteRT's own convolution is fast for constant kernels only: with one that is trained it takes three to five
-times as long as these products. Images are [groups * n, rows, columns, channels of a group], kernels
-[groups, rows, columns, channels read, channels made].
+LiteRT's own is fast for constant kernels only: with one that is trained it takes three to five times as long.
+`column_pairs` has the products for few channels, `window_products` those for all others. Images are
+[groups * n, rows, columns, channels of a group], kernels [groups, rows, columns, read, made].
 """
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from mistify_server.worker.packaging.training import column_pairs, window_products
 from mistify_server.worker.packaging.training.builtins import UntrainableError, replaces
-from mistify_server.worker.packaging.training.windows import WindowAxis, bands_read, cut, fitted, spread
+from mistify_server.worker.packaging.training.windows import WindowAxis
 
-#: Numbers that fit into the cache of one processor core.
-_CACHED = 1 << 19
-
-#: Numbers of parts into which a batch may be split; each part has operators of its own.
-_PARTS = (1, 2, 4)
-
-
-def _convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    groups, _, across, read, made = kernel.shape
-    parts = []
-    for phase, band in bands_read(fitted(image, rows, columns), rows, columns).items():
-        taps = rows.taps(phase)
-        weights = [tf.reshape(kernel[:, tap], [groups, across * read, made]) for tap in taps]
-        product = _product(band, weights)
-        parts += [_cut(product, rows.place(tap)[0], rows.made, at, made) for at, tap in enumerate(taps)]
-    return _sum(parts)
-
-
-def _image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    _, _, _, read, _ = kernel.shape
-    turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
-
-    def part(upstream: Any, down: list[int], across: list[int]) -> Any:
-        weights = [tf.concat([turned[:, tap, column] for column in across], 1) for tap in down]
-        product = _product(upstream, weights)
-        first = [rows.reach - rows.place(tap)[0] for tap in down]
-        return _sum([_cut(product, block, rows.blocks, at, read) for at, block in enumerate(first)])
-
-    return spread(gradient, rows, columns, part)
-
-
-def _kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    groups, _, across, read, made = kernel.shape
-    by_tap: dict[int, Any] = {}
-    for phase, band in bands_read(fitted(image, rows, columns), rows, columns).items():
-        taps = rows.taps(phase)
-        placed = _side_by_side([_among_blocks(gradient, rows, tap) for tap in taps], 3)
-        upstream = tf.reshape(placed, [-1, rows.blocks * columns.made, len(taps) * made])
-        read_there = tf.reshape(band, [-1, rows.blocks * columns.made, across * read])
-        # Image by image, which fits into a cache.
-        each = tf.matmul(read_there, upstream, transpose_a=True)
-        product = tf.reduce_sum(tf.reshape(each, [groups, -1, *each.shape[1:]]), 1)
-        by_tap.update(zip(taps, tf.split(product, len(taps), 2), strict=True))
-    ordered = [by_tap[tap] for tap in range(rows.kernel)]
-    return tf.reshape(tf.stack(ordered, 1), kernel.shape)
-
-
-def _product(band: Any, weights: list[Any]) -> Any:
-    """Return the products of a band [n, h, w, read] with several matrices, side by side."""
-    groups, read, _ = weights[0].shape
-    _, height, width, _ = band.shape
-    # TensorFlow's product of images of one row with one matrix for all writes beyond its memory (oneDNN).
-    if groups == 1 and height > 1:
-        # Without reshaping it, which would copy it.
-        return tf.matmul(band, tf.expand_dims(_side_by_side(weights, 2), 0))
-    product = tf.matmul(tf.reshape(band, [groups, -1, read]), _side_by_side(weights, 2))
-    return tf.reshape(product, [-1, height, width, product.shape[-1]])
-
-
-def _cut(product: Any, block: int, blocks: int, number: int, channels: int) -> Any:
-    """Return some rows of the product with one of several matrices."""
-    return cut(product, [0, block, 0, number * channels], [-1, blocks, -1, channels])
-
-
-def _among_blocks(gradient: Any, rows: WindowAxis, tap: int) -> Any:
-    """Pad the gradient of the places so that it lies at the blocks that a tap of the rows reads."""
-    block, _ = rows.place(tap)
-    return tf.pad(gradient, [[0, 0], [block, rows.reach - block], [0, 0], [0, 0]]) if rows.reach else gradient
-
-
-def _side_by_side(parts: list[Any], axis: int) -> Any:
-    return tf.concat(parts, axis) if len(parts) > 1 else parts[0]
-
-
-def _sum(parts: list[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+#: Numbers in the windows of one part of a batch, at the most, unless it is one image.
+_NUMBERS = 1 << 23
 
 
 def _apart(image: Any, groups: int) -> Any:
@@ -148,29 +73,60 @@ def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[WindowAxis, Window
 
 @replaces("Conv2D")
 def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
+    if tf.get_static_value(kernel) is not None:
+        return _frozen(operation, image, kernel)
     rows, columns = axes_of(operation, image.shape, kernel.shape)
     groups = image.shape[-1] // kernel.shape[2]
 
     @tf.custom_gradient
     def convolve(image: Any, kernel: Any) -> Any:
         apart, weights = _apart(image, groups), _kernel_apart(kernel, groups)
+        layout = _layout(weights.shape, rows, columns)
 
         def gradient(upstream: Any) -> Any:
             apart_upstream = _apart(upstream, groups)
-            back = _together(_image_gradient(apart_upstream, weights, rows, columns), groups)
-            return back, _kernel_together(_kernel_gradient(apart, apart_upstream, weights, rows, columns))
+            back = _together(layout.image_gradient(apart_upstream, weights, rows, columns), groups)
+            by_kernel = layout.kernel_gradient(apart, apart_upstream, weights, rows, columns)
+            return back, _kernel_together(by_kernel)
 
-        return _together(_convolved(apart, weights, rows, columns), groups), gradient
+        return _together(layout.convolved(apart, weights, rows, columns), groups), gradient
 
-    parts = tf.split(image, _parts(image.shape[0], kernel.shape, rows, columns))
-    return _side_by_side([convolve(part, kernel) for part in parts], 0)
+    parts = _parts(image.shape[0], kernel.shape, rows, columns)
+    if parts == 1:
+        return convolve(image, kernel)
+    return tf.concat([convolve(part, kernel) for part in tf.split(image, parts)], 0)
+
+
+def _frozen(operation: Any, image: Any, kernel: Any) -> Any:
+    """Keep a convolution with a constant kernel, for which LiteRT's own is the fastest."""
+    names = ("strides", "padding", "explicit_paddings", "data_format", "dilations")
+    attributes = {name: operation.get_attr(name) for name in names}
+
+    @tf.custom_gradient
+    def convolve(image: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            rows, columns = axes_of(operation, image.shape, kernel.shape)
+            groups = image.shape[-1] // kernel.shape[2]
+            weights = _kernel_apart(kernel, groups)
+            layout = _layout(weights.shape, rows, columns)
+            apart_upstream = _apart(upstream, groups)
+            return _together(layout.image_gradient(apart_upstream, weights, rows, columns), groups)
+
+        return tf.raw_ops.Conv2D(input=image, filter=kernel, **attributes), gradient
+
+    return convolve(image)
+
+
+def _layout(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the module that is the fastest for a kernel [groups, rows, columns, read, made]."""
+    return column_pairs if column_pairs.fits(kernel, rows, columns) else window_products
 
 
 def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> int:
-    """Return into how many equal parts a batch is split, so that one part fits into a cache."""
-    numbers = (batch or 0) * rows.padded * columns.made * columns.kernel * kernel[2]
-    possible = [parts for parts in _PARTS if batch and batch % parts == 0] or [1]
-    return next((parts for parts in possible if numbers <= parts * _CACHED), possible[-1])
+    """Return into how many equal parts a batch is split, so that windows of one do not fill the memory."""
+    count = batch or 1
+    most = max(_NUMBERS // (rows.made * columns.made * int(np.prod(kernel[:3]))), 1)
+    return count // max(size for size in range(1, min(most, count) + 1) if count % size == 0)
 
 
 @replaces("Conv2DBackpropInput")
@@ -184,11 +140,12 @@ def _transposed_convolution(operation: Any, sizes: Any, kernel: Any, image: Any)
     @tf.custom_gradient
     def convolve(kernel: Any, image: Any) -> Any:
         weights = _kernel_apart(kernel, 1)
+        layout = _layout(weights.shape, rows, columns)
 
         def gradient(upstream: Any) -> Any:
-            back = _kernel_gradient(upstream, image, weights, rows, columns)
-            return _kernel_together(back), _convolved(upstream, weights, rows, columns)
+            back = layout.kernel_gradient(upstream, image, weights, rows, columns)
+            return _kernel_together(back), layout.convolved(upstream, weights, rows, columns)
 
-        return _image_gradient(image, weights, rows, columns), gradient
+        return layout.image_gradient(image, weights, rows, columns), gradient
 
     return convolve(kernel, image)

@@ -29,7 +29,7 @@ from mistify_server.worker.packaging.training import (  # noqa: F401  (they regi
     pooling,
     products,
 )
-from mistify_server.worker.packaging.training.builtins import UntrainableError, in_builtins
+from mistify_server.worker.packaging.training.builtins import UntrainableError, in_builtins, with_sums_of_two
 from mistify_server.worker.packaging.training.entropy import correct, mean_entropy
 from mistify_server.worker.packaging.training.optimizers import OPTIMIZERS
 from mistify_server.worker.packaging.training.parts import scales_and_shifts
@@ -171,14 +171,18 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         self, function: Callable[..., Any], tensors: Tensors, weights: Sequence[tf.Variable]
     ) -> tuple[Any, list[Any]]:
         """Return a loss with its gradients by some of the weights."""
-        values = self._values()
-        loss = in_builtins(function)(values, tensors)
         places = [next(at for at, weight in enumerate(self.weights) if weight is one) for one in weights]
-        gradients = tf.gradients(loss, [values[at] for at in places])
-        return loss, [
-            tf.zeros(weight.shape) if gradient is None else tf.convert_to_tensor(gradient)
-            for weight, gradient in zip(weights, gradients, strict=True)
-        ]
+
+        def differentiated(values: list[Any], tensors: Tensors) -> tuple[Any, list[Any]]:
+            loss = in_builtins(function)(values, tensors)
+            gradients = tf.gradients(loss, [values[at] for at in places])
+            return loss, [
+                tf.zeros(weight.shape) if gradient is None else tf.convert_to_tensor(gradient)
+                for weight, gradient in zip(weights, gradients, strict=True)
+            ]
+
+        loss, gradients = with_sums_of_two(differentiated)(self._values(), tensors)
+        return loss, gradients
 
     def _call(self, weights: Sequence[Any], inputs: Tensors) -> Tensors:
         """Return the outputs by name."""

@@ -3,18 +3,14 @@
 A stride s divides the rows of a padded image into blocks of s; a row at place p of its block has the phase p.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from mistify_server.worker.packaging.training.builtins import UntrainableError
-
-#: Computes the gradient of the positions of one phase [n, blocks, blocks, c]. Its arguments are the gradients
-#: of the columns' taps side by side [n, made + 2 * reach, blocks, taps * c'], the rows' taps, the columns'
-#: taps.
-Part: TypeAlias = Callable[[Any, list[int], list[int]], Any]
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,16 @@ class WindowAxis:
         """Return the number of rows that are read."""
         return self.blocks * self.stride
 
+    @property
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the rows of the padded image that are read at each place [made, kernel]."""
+        return np.arange(self.made)[:, None] * self.stride + np.arange(self.kernel) * self.dilation
+
+    @property
+    def after(self) -> int:
+        """Return the rows of padding after the last, or 0 where the last rows are not read."""
+        return max(int(self.read.max()) + 1 - self.before - self.size, 0)
+
 
 def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
     """Return a slice; a size of -1 means all that is left.
@@ -100,6 +106,26 @@ def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
     )
 
 
+def padded(image: Any, margins: Sequence[tuple[int, int]], value: float = 0.0) -> Any:
+    """Pad the rows and columns of an image.
+
+    XNNPACK copies along the last axis at once: whole lines, not pixel by pixel.
+
+    Args:
+        image: The image [n, rows, columns, c].
+        margins: The padding before and after its rows, and its columns.
+        value: Of the padding.
+    """
+    if not any(map(any, margins)):
+        return image
+    _, height, width, channels = image.shape
+    rows, columns = margins
+    lines = tf.reshape(image, [-1, height, width * channels])
+    line_margins = [[0, 0], list(rows), [channels * margin for margin in columns]]
+    wide = tf.pad(lines, line_margins, constant_values=value)
+    return tf.reshape(wide, [-1, height + sum(rows), width + sum(columns), channels])
+
+
 def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
     """Pad an image with a value, or cut it, to the part that is read.
 
@@ -113,9 +139,8 @@ def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0
         The image [n, rows.padded, columns.padded, c].
     """
     after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
-    pads = [[axis.before, max(more, 0)] for axis, more in zip((rows, columns), after, strict=True)]
-    if any(map(any, pads)):
-        image = tf.pad(image, [[0, 0], *pads, [0, 0]], constant_values=value)
+    margins = [(axis.before, max(more, 0)) for axis, more in zip((rows, columns), after, strict=True)]
+    image = padded(image, margins, value)
     if min(after) < 0:
         image = cut(image, [0, 0, 0, 0], [-1, rows.padded, columns.padded, -1])
     return image
@@ -179,31 +204,6 @@ def _columns_read(part: Any, columns: WindowAxis) -> Any:
     return tf.concat(read, -1) if len(read) > 1 else read[0]
 
 
-def spread(gradient: Any, rows: WindowAxis, columns: WindowAxis, part: Part) -> Any:
-    """Return the gradient of an image from that of all places of the kernel.
-
-    Args:
-        gradient: Of each place [n, made, made, c'].
-        rows: Along the second axis.
-        columns: Along the third.
-        part: Computes the gradient of the positions of one phase from it.
-
-    Returns:
-        The gradient of the image [n, rows, columns, c].
-    """
-    margin = [[0, 0], [rows.reach, rows.reach], [columns.reach, columns.reach], [0, 0]]
-    gradient = tf.pad(gradient, margin) if rows.reach or columns.reach else gradient
-    bands: list[list[Any]] = [[] for _ in range(rows.stride)]
-    for column_phase in range(columns.stride):
-        across = columns.taps(column_phase)
-        wide = [_blocks(gradient, 2, columns, tap) for tap in across]
-        upstream = tf.concat(wide, -1) if len(wide) > 1 else next(iter(wide), None)
-        for phase, band in enumerate(bands):
-            down = rows.taps(phase) if across else []
-            band.append(part(upstream, down, across) if down else None)
-    return _cropped(_interleaved(bands), rows, columns)
-
-
 def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, columns: WindowAxis) -> Any:
     """Return the gradient of an image [n, rows, columns, c] from one for each tap.
 
@@ -215,17 +215,10 @@ def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, column
     bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
     for (row, column), gradient in gradients.items():
         (down, phase), (right, column_phase) = rows.place(row), columns.place(column)
-        margin = [[0, 0], [down, rows.reach - down], [right, columns.reach - right], [0, 0]]
-        placed = tf.pad(gradient, margin) if rows.reach or columns.reach else gradient
+        placed = padded(gradient, [(down, rows.reach - down), (right, columns.reach - right)])
         band = bands[phase]
         band[column_phase] = placed if band[column_phase] is None else band[column_phase] + placed
     return _cropped(_interleaved(bands), rows, columns)
-
-
-def _blocks(gradient: Any, dimension: int, axis: WindowAxis, tap: int) -> Any:
-    begin, size = [0] * 4, [-1] * 4
-    begin[dimension], size[dimension] = axis.reach - axis.place(tap)[0], axis.blocks
-    return cut(gradient, begin, size)
 
 
 def _interleaved(bands: list[list[Any]]) -> Any:
@@ -242,8 +235,7 @@ def _interleaved(bands: list[list[Any]]) -> Any:
 def _cropped(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     """Return an image without the padding, and with zeros where nothing was read."""
     more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
-    if any(more):
-        image = tf.pad(image, [[0, 0], [0, more[0]], [0, more[1]], [0, 0]])
+    image = padded(image, [(0, margin) for margin in more])
     if image.shape[1:3] == (rows.size, columns.size):
         return image
     return cut(image, [0, rows.before, columns.before, 0], [-1, rows.size, columns.size, -1])
