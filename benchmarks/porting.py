@@ -12,10 +12,12 @@ import keras
 
 from executors.data import Dataset
 from executors.params import LEAST_CUT
+from executors.structure import analyse
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
+from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
@@ -92,6 +94,7 @@ class Porting:
         settings: Of the algorithm, for the source and for all goals.
         algorithm: Its name.
         cuts: The most cuts of a goal.
+        least: The share of the source's multiply-adds of the smallest goal, which algorithms prepare for.
     """
 
     def __init__(
@@ -103,8 +106,9 @@ class Porting:
         *,
         algorithm: str = "morphnet",
         cuts: int = _CUTS,
+        least: float = 1.0,
     ) -> None:
-        self._algorithm, self._cuts = algorithm, cuts
+        self._algorithm, self._cuts, self._least = algorithm, cuts, least
         self.data = data
         self._artifacts = Artifacts(directory)
         self._runner = TaskRunner(self._artifacts, lambda progress: None)
@@ -162,6 +166,20 @@ class Porting:
             return Checkpoint(prepared.teacher, prepared.source_costs, prepared.teacher_accuracy)
         result = self._adapt(self._root(share), share, steps, 1 / share)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
+
+    def descended(self, shares: Sequence[float]) -> dict[float, Checkpoint]:
+        """Return networks at falling shares of the multiply-adds, without training steps of their own."""
+        parent, checkpoints = self._made.root, {}
+        for share in shares:
+            result = self._adapted(parent, share, {})
+            parent = result.checkpoint
+            checkpoints[share] = Checkpoint(result.checkpoint, result.costs, result.accuracy)
+        return checkpoints
+
+    def reached(self, checkpoint: Checkpoint, steps: int) -> Reached:
+        """Return what a checkpoint of so many steps reached; how long it took is not known."""
+        share = checkpoint.costs[FLOPS] / self._full
+        return Reached(100 * self._tested(checkpoint.artifact), share, steps, {})
 
     def trained_on(self, checkpoint: Checkpoint, share: float, steps: int) -> Checkpoint:
         """Return a checkpoint at a share of the multiply-adds after more training steps."""
@@ -258,6 +276,10 @@ class Porting:
         model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
         return evaluate(model, self.test(), self.data.metric)
 
+    def _flops(self, model: ModelSource) -> float:
+        source = SourceCache(lambda progress: None).source(model)
+        return costs_of(analyse(source).network(), ())[FLOPS]
+
     @property
     def _seed(self) -> int:
         seed = self._settings.get("seed", 0)
@@ -276,13 +298,16 @@ class Porting:
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """Adapt with all of the steps, part of them while cutting; `factor` is how far costs fall."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
+        return self._adapted(parent, share, _steps(steps, cuts, self._cuts))
+
+    def _adapted(self, parent: str, share: float, settings: Mapping[str, object]) -> AdaptResult:
         result = self._runner.run(
             AdaptTask(
                 parent=parent,
                 teacher=self._made.teacher,
                 data=self.data,
                 algorithm=self._algorithm,
-                algorithm_config={**self._settings, **_steps(steps, cuts, self._cuts)},
+                algorithm_config={**self._settings, **settings},
                 hardware={},
                 budget={FLOPS: share * self._full},
                 seed=self._seed,
@@ -306,6 +331,7 @@ class Porting:
                 exceed=exceed,
                 seed=self._seed,
                 prepare=(self._algorithm,),
+                least={FLOPS: self._least * self._flops(model)} if self._least < 1 else {},
             )
         )
         if not isinstance(result, SourceResult):

@@ -96,7 +96,7 @@ class AdaptationExecutor(ABC):
         """Compute what depends on a source and its data alone; it is kept, and given to all edges.
 
         Args:
-            assignment: Of the source itself, without any limits.
+            assignment: Of the source itself; its limits are the least of all goals, on each axis.
         """
         return b""
 

@@ -132,10 +132,24 @@ class RandomSearchParams(IterativePruningParams):
     candidates: int = Field(default=30, ge=1, le=10_000)
 
 
+class NestedParams(Params):
+    """The settings of nested networks.
+
+    Attributes:
+        segment_steps: Training steps of each network that has others nested in it, once for all goals between
+            its size and a quarter of that.
+        tune_steps: Steps that tune the network of one goal besides.
+    """
+
+    segment_steps: int = Field(default=1200, ge=1)
+    tune_steps: int = Field(default=0, ge=0)
+
+
 #: The settings of Mistify's own algorithms, by their names.
 BUILT_IN: Final[Mapping[str, type[Params]]] = {
     "morphnet": MorphNetParams,
     "chamnet": ChamNetParams,
+    "nested": NestedParams,
     "uniform": IterativePruningParams,
     "random": RandomSearchParams,
 }

@@ -1,4 +1,4 @@
-"""The base of algorithms that reach a goal by several cuts, with training in between."""
+"""Bases of algorithms that mask what they cut, and of those that reach a goal by several cuts."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -20,16 +20,11 @@ from mistify.costs.budget import Costs, share_left
 _REBUILD_BELOW = 0.6
 
 
-class IterativePruningExecutor(AdaptationExecutor):
-    """An executor of which each iteration trains, then cuts towards the next share of the way.
-
-    What stays takes over from what is cut as well as it can without training.
-    """
-
-    _params: IterativePruningParams
+class PruningExecutor(AdaptationExecutor):
+    """An executor that masks the units which it cuts, and goes on from one edge of a path to the next."""
 
     def __init__(self, params: Params) -> None:
-        if not isinstance(params, IterativePruningParams) or not isinstance(params, self.params_class):
+        if not isinstance(params, self.params_class):
             raise TypeError(f"params are {type(params).__name__}; expected {self.params_class.__name__}")
         self._params = params
         self._current: PruningState | None = None
@@ -40,28 +35,11 @@ class IterativePruningExecutor(AdaptationExecutor):
         """The trainer of the network as it stands."""
         return self._state.trainer
 
-    @classmethod
-    def adapting_steps(cls, params: Params, distance: float) -> int:
-        """Return the training steps before the cuts that are planned."""
-        if not isinstance(params, IterativePruningParams):
-            raise TypeError(f"params are {type(params).__name__}; expected {cls.params_class.__name__}")
-        return params.planned_cuts(distance) * params.steps_of_cut
-
     def init(self, assignment: Assignment) -> None:
         """Take a new network, or go on with the one that was delivered last."""
         new = self._is_new(assignment.model)
         state = self._state_of(assignment) if new else self._state
         self._current = state.at_start_of(assignment)
-
-    def iterate(self) -> int:
-        """Train for an even part of the edge's steps, then cut towards the next share of the way."""
-        steps = self._params.steps_of_cut
-        self.trainer.train(constant(steps))
-        self._current = replace(self._state, cuts=self._state.cuts + 1)
-        distance = 1 / share_left(self._state.start, self._state.assignment.budget)
-        with activity("cutting"):
-            self._cut(min(1.0, self._state.cuts / self._params.planned_cuts(distance)))
-        return steps
 
     def measure(self) -> Costs:
         """Return the costs at the masked widths."""
@@ -78,17 +56,6 @@ class IterativePruningExecutor(AdaptationExecutor):
             raise RuntimeError(f"{self.name} has no network yet; call init first")
         return self._current
 
-    @abstractmethod
-    def _cut(self, done: float) -> None:
-        """Choose the units to cut next, and adopt the network without them.
-
-        Args:
-            done: Share of the way to the budget that is done after the cut.
-
-        Raises:
-            StuckError: The limits do not hold though nothing is left to cut.
-        """
-
     def _state_of(self, assignment: Assignment) -> PruningState:
         """Return the state of a copy of an edge's network."""
         return PruningState.of(copied(assignment.model), assignment, self._structure_loss)
@@ -100,6 +67,43 @@ class IterativePruningExecutor(AdaptationExecutor):
     def _structure_loss(self, structure: Structure) -> StructureLoss | None:
         """Return the structure losses that a network of this structure is trained with, if any."""
         return None
+
+
+class IterativePruningExecutor(PruningExecutor):
+    """An executor of which each iteration trains, then cuts towards the next share of the way.
+
+    What stays takes over from what is cut as well as it can without training.
+    """
+
+    _params: IterativePruningParams
+
+    @classmethod
+    def adapting_steps(cls, params: Params, distance: float) -> int:
+        """Return the training steps before the cuts that are planned."""
+        if not isinstance(params, IterativePruningParams):
+            raise TypeError(f"params are {type(params).__name__}; expected {cls.params_class.__name__}")
+        return params.planned_cuts(distance) * params.steps_of_cut
+
+    def iterate(self) -> int:
+        """Train for an even part of the edge's steps, then cut towards the next share of the way."""
+        steps = self._params.steps_of_cut
+        self.trainer.train(constant(steps))
+        self._current = replace(self._state, cuts=self._state.cuts + 1)
+        distance = 1 / share_left(self._state.start, self._state.assignment.budget)
+        with activity("cutting"):
+            self._cut(min(1.0, self._state.cuts / self._params.planned_cuts(distance)))
+        return steps
+
+    @abstractmethod
+    def _cut(self, done: float) -> None:
+        """Choose the units to cut next, and adopt the network without them.
+
+        Args:
+            done: Share of the way to the budget that is done after the cut.
+
+        Raises:
+            StuckError: The limits do not hold though nothing is left to cut.
+        """
 
     def _adopt(self, keep: Keep, moments: Mapping[int, Moments], structure: Structure | None = None) -> None:
         """Go on with these units of every group, which take over from the others.

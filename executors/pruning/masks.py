@@ -54,3 +54,13 @@ class Masks:
             shape = [1] * len(variable.shape)
             shape[axis] = -1
             variable.assign(tf.convert_to_tensor(variable) * tf.reshape(mask, shape))
+
+    def there(self, variable: keras.Variable) -> npt.NDArray[np.bool_]:
+        """Return which of a weight's entries belong to units that are left, of its shape."""
+        left = np.ones(variable.shape, bool)
+        for masked, axis, mask in self._along:
+            if masked is variable:
+                left &= np.expand_dims(
+                    mask.numpy() > 0, [place for place in range(left.ndim) if place != axis]
+                )
+        return left

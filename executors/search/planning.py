@@ -92,7 +92,7 @@ class Planner:
             return None
         decision = self._decision
         if decision is None or not decision.of(assignment):
-            return self._decide(assignment, structure, widths, *self._weights(assignment))
+            return self._decide(assignment, structure, widths, *weights_of(self._state_of(assignment)))
         left = without_blocks(structure, decision.left_out)
         own = {name: widths[name] for name in left.groups}
         target = allocate(left, own, _terms(assignment, decision.weights, decision.blocks))
@@ -113,24 +113,6 @@ class Planner:
         )
         return best
 
-    def _weights(self, assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:
-        """Return how much each group and each block counts.
-
-        Groups do by the loss with half of them, blocks by that without them, once the rest has taken over.
-        Training mends much of that loss, so that its cube root counts.
-        """
-        state = self._state_of(assignment)
-        inheritance, widths = Inheritance.of(state), state.masks.widths
-
-        def loss(changed: Widths, left_out: frozenset[str] = frozenset()) -> float:
-            architecture = Architecture({**widths, **changed}, left_out)
-            return exp(-inheritance.quality(architecture, without_blocks(state.structure, left_out)))
-
-        whole = loss({})
-        groups = {name: loss({name: -(-width // 2)}) - whole for name, width in widths.items()}
-        names = (block.name for block in removable_blocks(state.structure))
-        return _roots(groups), _roots({name: loss({}, frozenset([name])) - whole for name in names})
-
     def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
         """Return the network with all blocks, or a more worthy one without some that can do without them.
 
@@ -147,6 +129,24 @@ class Planner:
         expected = metric.after(self._try_out(first, assignment), _BEHIND)
         able = (one for one in rivals if metric.reaches(self._try_out(one, assignment), expected))
         return next(able, first)
+
+
+def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]:
+    """Return how much each group and each block of a network counts.
+
+    Groups do by the loss with half of them, blocks by that without them, once the rest has taken over.
+    Training mends much of that loss, so that its cube root counts.
+    """
+    inheritance, widths = Inheritance.of(state), state.masks.widths
+
+    def loss(changed: Widths, left_out: frozenset[str] = frozenset()) -> float:
+        architecture = Architecture({**widths, **changed}, left_out)
+        return exp(-inheritance.quality(architecture, without_blocks(state.structure, left_out)))
+
+    whole = loss({})
+    groups = {name: loss({name: -(-width // 2)}) - whole for name, width in widths.items()}
+    names = (block.name for block in removable_blocks(state.structure))
+    return _roots(groups), _roots({name: loss({}, frozenset([name])) - whole for name in names})
 
 
 def _in_steps(axis: str) -> bool:

@@ -16,7 +16,14 @@ from executors.structure.edits.depth import (
 )
 from executors.structure.edits.resolution import at_resolution, resolution
 from executors.structure.edits.splitting import freeze, shareable_base, split
-from executors.structure.edits.widths import Keep, narrow, narrow_arrays, widen, widened
+from executors.structure.edits.widths import (
+    Keep,
+    averaged_groups,
+    narrow,
+    narrow_arrays,
+    widen,
+    widened,
+)
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.graph import set_weights
@@ -37,6 +44,7 @@ __all__ = [
     "Widths",
     "analyse",
     "at_resolution",
+    "averaged_groups",
     "calls",
     "copied",
     "fold_batch_norm",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mistify.config.quantization import QuantizationConfig
+from mistify.costs.budget import Budget
 from mistify.jobs.job import Goal
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
@@ -27,6 +28,7 @@ def source_task(plan: BatchPlan) -> SourceTask:
         exceed=plan.exceed,
         seed=plan.seed,
         prepare=tuple(sorted({node.algorithm for node in plan.nodes if node.algorithm})),
+        least=_least(node.budget for node in plan.nodes),
     )
 
 
@@ -139,6 +141,14 @@ def package_settings(job_id: str, goal: Goal) -> PackageSettings:
         tuning=goal.tuning,
         saved_model=goal.branches is not None and goal.branches.saved_model,
     )
+
+
+def _least(budgets: Iterable[Budget]) -> dict[str, float]:
+    """Return the least limit on each axis."""
+    least: dict[str, float] = {}
+    for budget in budgets:
+        least |= {axis: min(limit, least.get(axis, limit)) for axis, limit in budget.items()}
+    return least
 
 
 def _distinct_quantizations(goals: Iterable[Goal]) -> tuple[QuantizationConfig, ...]:

@@ -38,7 +38,8 @@ class InspectTask(Message):
 class SourceTask(Message):
     """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it.
 
-    `algorithm_config` are settings of `algorithm`; those named in `prepare` prepare for the edges to come.
+    `algorithm_config` are settings of `algorithm`; those named in `prepare` prepare for the edges to come, the
+    least limits of which are in `least`, by axis.
     """
 
     kind: Literal["source"] = "source"
@@ -50,6 +51,7 @@ class SourceTask(Message):
     exceed: dict[str, float]
     seed: int
     prepare: tuple[str, ...] = ()
+    least: dict[str, float] = Field(default_factory=dict)
 
 
 class Adaptation(Message):

@@ -88,7 +88,7 @@ class RootMaker:
     ) -> dict[str, str]:
         """Return the artifacts of what algorithms prepare for all goals, by algorithm."""
         profiles, structure = tuple(task.hardware.values()), analyse(teacher, params.layers)
-        source = Assignment(teacher, {}, profiles, setup, task.seed, structure)
+        source = Assignment(teacher, task.least, profiles, setup, task.seed, structure)
         prepared = {
             name: executor_class(name)(params_of(name, task.algorithm_config)).prepare(source)
             for name in task.prepare

@@ -37,6 +37,7 @@ QUICK = {"adapt_steps": 12, "batch_size": 32}
 #: Settings that make an algorithm quick, besides.
 QUICKER = {
     "chamnet": {"init_population": 2, "cuts": 1},
+    "nested": {"segment_steps": 12},
     "random": {"candidates": 4, "cuts": 1},
     "uniform": {"cuts": 1},
 }

@@ -124,6 +124,11 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     return _build(structure, widths, weights)
 
 
+def averaged_groups(structure: Structure) -> set[str]:
+    """Return the groups over which a layer averages: all of their units count, masked ones, too."""
+    return {name for channels in _averaged(structure) for name in channels.per_unit}
+
+
 def _cut(structure: Structure, keep: Keep, weights: Weights) -> None:
     """Cut what belongs to the units that do not stay out of arrays of the model's shapes."""
     for (layer, weight, axis), slots in _slots_by_axis(structure).items():

@@ -1,0 +1,199 @@
+"""Nested networks: one training for all goals of a range, whose networks share their weights.
+
+The widths of a goal's network are those that its limits leave, as where latency is limited; its units are the
+first of each group, and its weights those of the network that it is nested in (`executors.pruning.elastic`).
+An edge takes no training step of its own unless it is tuned, so that a job's training does not grow with its
+goals.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from math import log
+from typing import Final, TypeAlias
+
+import keras
+import numpy as np
+
+from executors.base import Assignment, StuckError
+from executors.params import NestedParams, Params
+from executors.pruning.allocation import AllocationTerms, Weights, allocate
+from executors.pruning.elastic import NestedWeights, Segment, first_units, loaded, saved, train_nested
+from executors.pruning.executor import PruningExecutor
+from executors.pruning.state import PruningState
+from executors.search.planning import weights_of
+from executors.structure import Keep, Widths, analyse, averaged_groups, narrow
+from executors.timing import activity
+from executors.training.evaluation import Evaluation
+from executors.training.objectives import objectives_of, predictions
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, Budget, exceeded
+
+#: Returns widths within limits, from which they go down.
+Within: TypeAlias = Callable[[Widths, Budget], Widths]
+
+#: How many times the multiply-adds of its narrowest network a segment has, about.
+_RANGE: Final = 4.0
+
+#: Networks of a segment whose widths are chosen; others are in between.
+_SIZES: Final = 6
+
+#: Places on the way from a segment's widest network to the narrowest where that of a goal is looked for.
+_PLACES: Final = 256
+
+
+class NestedExecutor(PruningExecutor):
+    """Networks that share their weights, trained together before the first edge."""
+
+    name = "nested"
+    params_class = NestedParams
+    _params: NestedParams
+
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self._segments: list[Segment] = []
+        self._shown: tuple[Segment, NestedWeights] | None = None
+
+    @classmethod
+    def adapting_steps(cls, params: Params, distance: float) -> int:
+        """Return no steps: those of the segments are taken once for all edges."""
+        return 0
+
+    def prepare(self, assignment: Assignment) -> bytes:
+        """Train the segments that the goals' least limits need."""
+        train, evaluation = assignment.setup.train, Evaluation(assignment.model)
+        answers = predictions(objectives_of(assignment.model, train), evaluation.outputs(train.inputs))
+        self._extend(replace(assignment, setup=replace(assignment.setup, teacher=answers)))
+        return saved(self._segments)
+
+    def init(self, assignment: Assignment) -> None:
+        """Take the parent's network, or go on with the one that was delivered last."""
+        if self._is_new(assignment.model):
+            self._segments, self._shown = loaded(assignment.prepared), None
+        super().init(assignment)
+
+    def preview(self, assignment: Assignment) -> keras.Model | None:
+        """Return the network that the limits leave; None where no segment has one of its size yet."""
+        segment = _first_within(loaded(assignment.prepared), assignment)
+        if segment is None:
+            return None
+        source = assignment.source
+        units = first_units(segment.order, _largest_within(segment, assignment))
+        return narrow(analyse(segment.network(source), source.rules), units)
+
+    def adjust(self, weights: Mapping[str, float]) -> None:
+        """Steer nothing: the network is the one that the limits leave."""
+
+    def iterate(self) -> int:
+        """Go on to the network of the budget; takes steps where no segment has one of its size yet."""
+        assignment = self._state.assignment
+        steps = self._extend(assignment)
+        with activity("cutting"):
+            self._show(assignment)
+        over = ", ".join(exceeded(self.measure(), assignment.budget))
+        if over:
+            raise StuckError(f"{over} over the limit with every channel group at its least units")
+        return steps
+
+    def _extend(self, assignment: Assignment) -> int:
+        """Train segments down to the size that the limits leave; return their steps."""
+        if _first_within(self._segments, assignment) is not None:
+            return 0
+        source = assignment.source
+        counts, _ = weights_of(self._whole(assignment))
+        within = partial(self._within, assignment, counts)
+        last = self._segments[-1].narrowest if self._segments else source.widths
+        narrowest = within(last, assignment.budget)
+        largest, smallest = (source.network(widths).flops for widths in (last, narrowest))
+        ends = np.geomspace(largest, smallest, 1 + max(1, round(log(largest / smallest) / log(_RANGE))))
+        for end in ends[1:-1]:
+            self._segments.append(self._trained(assignment, within(last, {FLOPS: end}), within))
+        self._segments.append(self._trained(assignment, narrowest, within))
+        return (len(ends) - 1) * self._params.segment_steps
+
+    def _trained(self, assignment: Assignment, narrowest: Widths, within: Within) -> Segment:
+        """Return the segment that follows the last one.
+
+        Args:
+            assignment: Has the source, and what is trained with.
+            narrowest: The widths of its narrowest network.
+            within: Returns widths within limits.
+        """
+        source = assignment.source
+        if self._segments:
+            last = self._segments[-1]
+            keep, order = last.onward()
+            widest = analyse(last.network(source), source.rules)
+            model = narrow(widest, first_units(last.order, last.narrowest))
+        else:
+            whole = self._whole(assignment)
+            values = whole.values(whole.compensation.moments(assignment.setup.train))
+            keep, order = whole.masks.keep, {name: np.argsort(-worth) for name, worth in values.items()}
+            model = whole.trainer.model
+        largest, smallest = (source.network(at).flops for at in (_counted(keep), narrowest))
+        sizes: list[Widths] = [_counted(keep)]
+        for limit in np.geomspace(largest, smallest, _SIZES)[1:-1]:
+            sizes.append({n: max(w, narrowest[n]) for n, w in within(sizes[-1], {FLOPS: limit}).items()})
+        sizes.append(narrowest)
+        columns = {name: np.array([size[name] for size in sizes]) for name in narrowest}
+        at = replace(assignment, budget={FLOPS: smallest}, seed=assignment.seed + len(self._segments))
+        state = PruningState.of(model, at, self._structure_loss).at_start_of(at)
+        return train_nested(Segment(keep, order, columns, {}), state, self._params.segment_steps)
+
+    def _show(self, assignment: Assignment) -> None:
+        """Go on to the network that the limits leave, in the first segment that has one."""
+        segment = _first_within(self._segments, assignment) or self._segments[-1]
+        if self._shown is None or self._shown[0] is not segment:
+            model = segment.network(assignment.source)
+            state = PruningState.of(model, assignment, self._structure_loss)
+            self._current = replace(state.at_start_of(assignment), start=self._state.start)
+            self._shown = segment, NestedWeights(state)
+        self._shown[1].show(first_units(segment.order, _largest_within(segment, assignment)))
+        self._state.trainer.start_average()
+
+    def _within(self, assignment: Assignment, counts: Weights, widths: Widths, limits: Budget) -> Widths:
+        """Return the most worthy widths within limits, or the least where none are.
+
+        Groups over which a layer averages stay whole: their masked units would count.
+
+        Args:
+            assignment: Of the edge.
+            counts: How much each group counts.
+            widths: From which they go down.
+            limits: On costs.
+        """
+        source, whole = assignment.source, averaged_groups(assignment.source)
+        groups = {
+            name: replace(group, least=widths[name]) if name in whole else group
+            for name, group in source.groups.items()
+        }
+        structure = replace(source, groups=groups)
+        found = allocate(structure, widths, AllocationTerms(limits, assignment.profiles, counts, {}, source))
+        return found.widths if found else structure.least_widths
+
+    def _whole(self, assignment: Assignment) -> PruningState:
+        """Return the state of the source."""
+        return PruningState.of(narrow(assignment.source, {}), assignment, self._structure_loss)
+
+
+def _first_within(segments: Iterable[Segment], assignment: Assignment) -> Segment | None:
+    """Return the first segment that has a network within the limits."""
+    return next((segment for segment in segments if _holds(assignment, segment.narrowest)), None)
+
+
+def _largest_within(segment: Segment, assignment: Assignment) -> dict[str, int]:
+    """Return the widths of the largest network of a segment within the limits, or of its narrowest."""
+    places = range(_PLACES)
+    place = bisect_left(places, True, key=lambda at: _holds(assignment, segment.widths(at / _PLACES)))
+    return segment.widths(place / _PLACES)
+
+
+def _holds(assignment: Assignment, widths: Widths) -> bool:
+    """Check whether a network of these widths is within the limits."""
+    costs = costs_of(assignment.source.network(widths), assignment.profiles)
+    return not exceeded(costs, assignment.budget)
+
+
+def _counted(keep: Keep) -> dict[str, int]:
+    return {name: int(kept.sum()) for name, kept in keep.items()}

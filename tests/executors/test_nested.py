@@ -1,0 +1,140 @@
+"""Nested networks: what their segments share, keep and save."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+
+from executors.base import Assignment
+from executors.nested import NestedExecutor
+from executors.params import NestedParams
+from executors.pruning.elastic import NestedWeights, Segment, first_units, loaded, saved
+from executors.pruning.state import PruningState
+from executors.structure import analyse, copied, narrow
+from executors.training.evaluation import Evaluation
+from mistify.config.metric import Metric
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS
+
+layers = keras.layers
+
+PARAMS = NestedParams(segment_steps=150, batch_size=32)
+
+
+def assigned(model, training_setup, share, prepared=b""):
+    structure = analyse(model)
+    limit = {FLOPS: share * costs_of(structure.network(), ())[FLOPS]}
+    return Assignment(model, limit, (), training_setup, 3, structure, prepared)
+
+
+def cut(executor, assignment):
+    """Return the steps of an edge, and its network with its own statistics."""
+    executor.init(assignment)
+    steps = executor.iterate()
+    executor.trainer.settle()
+    executor.trainer.evaluation.recalibrate(assignment.setup.train)
+    return steps, executor.network()
+
+
+@pytest.fixture(scope="module")
+def prepared(trained, training_setup) -> bytes:
+    setup = replace(training_setup, teacher=None)
+    return NestedExecutor(PARAMS).prepare(assigned(trained, setup, 0.3))
+
+
+def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, training_setup) -> None:
+    executor, shares, setup = NestedExecutor(PARAMS), (0.8, 0.55, 0.3), training_setup
+    networks = {}
+    for share in shares:
+        parent = networks[min(networks)] if networks else trained
+        assignment = replace(assigned(trained, setup, share, prepared), model=parent)
+        steps, networks[share] = cut(executor, assignment)
+        assert steps == 0
+        assert 0.85 < analyse(networks[share]).network().flops / analyse(trained).network().flops / share <= 1
+    accuracies = [Evaluation(networks[share]).score(setup.validation, Metric.ACCURACY) for share in shares]
+    assert min(accuracies) > 0.7
+    # Cut in the same places, but taught nothing.
+    untaught = NestedExecutor(NestedParams(segment_steps=1, batch_size=32))
+    _, network = cut(untaught, assigned(trained, setup, 0.3))
+    assert accuracies[-1] > 0.1 + Evaluation(network).score(setup.validation, Metric.ACCURACY)
+
+
+def test_narrower_networks_are_parts_of_wider_ones(prepared, trained, training_setup) -> None:
+    executor = NestedExecutor(PARAMS)
+    _, wide = cut(executor, assigned(trained, training_setup, 0.7, prepared))
+    _, slim = cut(executor, replace(assigned(trained, training_setup, 0.4, prepared), model=wide))
+    wide_stem, slim_stem = (next(iter(model.get_weights())) for model in (wide, slim))
+    columns = {column.tobytes() for column in np.moveaxis(wide_stem, -1, 0)}
+    assert slim_stem.shape[-1] < wide_stem.shape[-1] or slim.count_params() < wide.count_params()
+    assert all(column.tobytes() in columns for column in np.moveaxis(slim_stem, -1, 0))
+
+
+def test_a_goal_below_the_least_has_a_segment_of_its_own(prepared, trained, training_setup) -> None:
+    executor = NestedExecutor(PARAMS)
+    steps, network = cut(executor, assigned(trained, training_setup, 0.15, prepared))
+    assert steps == PARAMS.segment_steps
+    steps, _ = cut(executor, replace(assigned(trained, training_setup, 0.14, prepared), model=network))
+    assert steps in (0, PARAMS.segment_steps)
+    steps, _ = cut(
+        executor, replace(assigned(trained, training_setup, 0.6, prepared), model=executor.network())
+    )
+    assert steps == 0
+
+
+def test_channels_that_a_layer_averages_over_all_stay(digits, training_setup) -> None:
+    """Those that are masked would count, and the network that is delivered does not have them."""
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.LayerNormalization()(layers.Dense(16, name="stream")(layers.Flatten()(inputs)))
+    x = layers.Dense(24, "relu", name="wide")(x)
+    model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+    executor = NestedExecutor(NestedParams(segment_steps=4, batch_size=32))
+    _, network = cut(executor, assigned(model, training_setup, 0.9))
+    assert network.get_layer("stream").units == 16
+    assert network.get_layer("wide").units < 24
+    images = digits[1].inputs
+    masked, delivered = (Evaluation(each).outputs(images) for each in (executor.trainer.model, network))
+    np.testing.assert_allclose(masked["digit"], delivered["digit"], atol=1e-6)
+
+
+def test_what_is_prepared_is_the_same_after_saving(prepared) -> None:
+    segments = loaded(prepared)
+    again = loaded(saved(segments))
+    assert len(again) == len(segments) >= 1
+    for segment, other in zip(segments, again, strict=True):
+        for kind in ("keep", "order", "sizes", "weights"):
+            assert getattr(segment, kind).keys() == getattr(other, kind).keys()
+            for name, array in getattr(segment, kind).items():
+                np.testing.assert_array_equal(array, getattr(other, kind)[name])
+    assert loaded(b"") == []
+
+
+def test_units_that_are_not_there_keep_their_weights(trained, training_setup) -> None:
+    assignment = assigned(trained, training_setup, 0.5)
+    state = PruningState.of(copied(trained), assignment, lambda _: None)
+    weights, groups = NestedWeights(state), state.structure.groups
+    whole = {name: np.ones(group.size, bool) for name, group in groups.items()}
+    half = {name: np.arange(group.size) < group.size // 2 for name, group in groups.items()}
+    before = [variable.numpy() for variable in state.trainer.model.trainable_variables]
+    weights.show(half)
+    for variable in state.trainer.model.trainable_variables:
+        variable.assign(2 * variable)
+    weights.store()
+    weights.show(whole)
+    after = [variable.numpy() for variable in state.trainer.model.trainable_variables]
+    slim = narrow(analyse(trained), half).trainable_variables
+    for was, now, part in zip(before, after, slim, strict=True):
+        np.testing.assert_array_equal(np.isin(now, [2 * was, was]), True)
+        assert np.sum(now == 2 * was) >= np.prod(part.shape)
+        corner = tuple(slice(size) for size in part.shape)
+        np.testing.assert_array_equal(now[corner], 2 * was[corner])
+
+
+def test_sizes_between_two_are_found_on_the_way() -> None:
+    sizes = {"conv": np.array([16, 8, 4])}
+    segment = Segment({"conv": np.ones(16, bool)}, {"conv": np.arange(16)[::-1]}, sizes, {})
+    assert [segment.widths(place)["conv"] for place in (0, 0.25, 0.5, 1)] == [16, 11, 8, 4]
+    keep, order = segment.onward()
+    assert np.flatnonzero(keep["conv"]).tolist() == [12, 13, 14, 15]
+    assert order["conv"].tolist() == [3, 2, 1, 0]
+    assert np.flatnonzero(first_units(segment.order, {"conv": 2})["conv"]).tolist() == [14, 15]
