@@ -1,7 +1,7 @@
-"""Changing the widths of a model: `narrow` cuts units of channel groups, `widen` adds copies."""
+"""Changing the widths of a model: `narrow` cuts units of channel groups, `widen` adds some."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, sqrt
 from typing import Any
 
 import keras
@@ -94,13 +94,15 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     """Return a wider model that computes the same, of the widths that `widened` tells.
 
-    New units are copies. Whatever sums over a copied channel shares its weights out among the copies, in
-    unequal parts, so that training can tell the copies apart.
+    New units are variants of others: what makes them is the other's weights, changed at random, and they add
+    nothing at first to what was there before. So each has gradients of its own; copies would stay alike.
+    Below a layer norm new units have to be copies, or its statistics would change: whatever sums over them
+    shares its weights out among the copies, in unequal parts.
 
     Args:
         structure: The model's.
         factor: How many times as wide it becomes, 1 at least.
-        seed: Where the shares of the copies start from.
+        seed: Where the new units, and the shares of copies, start from.
 
     Raises:
         ValueError: A factor below 1.
@@ -111,7 +113,11 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
         name: np.sort(np.arange(widths[name]) % group.size) for name, group in structure.groups.items()
     }
     wide = analyse(_build(structure, widths, {}), structure.rules)
-    shares = {name: _shares(units, rng) for name, units in origins.items()}
+    copied_groups = {name for channels in _averaged(structure) for name in channels.per_unit}
+    shares = {
+        name: _shares(units, rng) if name in copied_groups else _is_first(units).astype(np.float32)
+        for name, units in origins.items()
+    }
     weights = structure.graph.weights
     wide_slots = _slots_by_axis(wide)
     for key, slots in _slots_by_axis(structure).items():
@@ -121,6 +127,9 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
         along = [-1 if place == axis else 1 for place in range(weights[layer][weight].ndim)]
         copied = np.take(weights[layer][weight], sources, axis=axis)
         weights[layer][weight] = copied * scale.reshape(along).astype(copied.dtype)
+    for name, group in wide.groups.items():
+        if name not in copied_groups:
+            _vary(weights, group.slots, np.flatnonzero(~_is_first(origins[name])), rng)
     return _build(structure, widths, weights)
 
 
@@ -184,6 +193,29 @@ def _shares(origins: Ids, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """Return each copy's part of its origin's outgoing weights; the parts of an origin sum to 1."""
     parts = rng.uniform(0.5, 1.5, len(origins))
     return (parts / np.bincount(origins, parts)[origins]).astype(np.float32)
+
+
+def _is_first(origins: Ids) -> npt.NDArray[np.bool_]:
+    """Return for each unit, in the order of their origins, whether it is the first one of its origin."""
+    return np.diff(origins, prepend=-1) > 0
+
+
+def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Generator) -> None:
+    """Change the kernels that make some units at random, half of it being what it was, at the same scale.
+
+    Args:
+        weights: Of the wider model, changed in place.
+        slots: Of the units' group in it.
+        units: The indices of the units.
+        rng: Makes the changes.
+    """
+    for slot in slots:
+        kernel = weights[slot.layer][slot.weight]
+        if slot.role is Role.MAKES and kernel.ndim > 1 and len(units):
+            own = np.moveaxis(kernel, slot.axis, 0)  # a view: what is assigned to it is in the kernel
+            places = slot.positions[units].ravel()
+            noise = rng.normal(0.0, kernel.std(), own[places].shape)
+            own[places] = (sqrt(0.5) * (own[places] + noise)).astype(kernel.dtype)
 
 
 def _averaged(structure: Structure) -> list[Channels]:

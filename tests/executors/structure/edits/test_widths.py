@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from executors.structure import Role, analyse, fold_batch_norm, narrow, narrow_arrays, widen, widened
 from mistify.costs.axes import costs_of
@@ -204,29 +205,42 @@ def test_the_widths_of_a_wider_model_are_foretold():
 @pytest.mark.parametrize(
     "family", ["chain", "depthwise_multiplier", "residual_identity", "flattened", "grouped"]
 )
-def test_training_tells_the_copies_apart(family):
-    """Twice as wide, every unit has one copy, next to it; a training step moves the two apart."""
-    structure = analyse(source_of(family))
-    wide = widen(structure, 2.0, seed=3)
-    rng = np.random.default_rng(0)
+def test_new_units_are_none_that_training_would_keep_alike(family):
+    """Twice as wide, every unit has a variant next to it, whose first gradients are others than its own."""
+    wide = widen(analyse(source_of(family)), 2.0, seed=3)
     inputs = batch(wide, size=8)
-    targets = rng.integers(0, 3, 8)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    wide.compile(keras.optimizers.SGD(0.1), loss)
-    slots = [
-        next(slot for slot in group.slots if slot.role is Role.MAKES)
-        for group in analyse(wide).groups.values()
-    ]
+    targets = np.random.default_rng(0).integers(0, 3, 8)
+    with tf.GradientTape() as tape:
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(targets, wide(inputs[0]))
+    paths = [variable.path for variable in wide.trainable_variables]
+    gradients = dict(zip(paths, tape.gradient(loss, wide.trainable_variables), strict=True))
 
-    def distances(slot):
-        weight = np.moveaxis(wide.get_layer(slot.layer).get_weights()[slot.weight], slot.axis, -1)
-        units = weight[..., slot.positions]
-        return np.abs(units[..., 0::2, :] - units[..., 1::2, :]).reshape(-1, slot.positions.shape[0] // 2, 1)
+    def pairs(slot, array):
+        units = np.moveaxis(np.asarray(array), slot.axis, 0)[slot.positions]
+        units = units.reshape(len(slot.positions), -1)
+        return units[0::2], units[1::2]
 
-    assert all(distances(slot).max() == 0 for slot in slots)
-    wide.train_on_batch(inputs[0], targets)
-    for slot in slots:
-        assert np.median(distances(slot).max(axis=(0, 2))) > 1e-6
+    for group in analyse(wide).groups.values():
+        for slot in group.slots:
+            variable = wide.get_layer(slot.layer).weights[slot.weight]
+            if slot.role is Role.MAKES and len(variable.shape) > 1:
+                old, new = pairs(slot, variable)
+                assert np.linalg.norm(old - new, axis=1).min() > 0.1 * old.std()
+            if slot.role is Role.SUMS:
+                old, new = pairs(slot, gradients[variable.path])
+                assert (np.linalg.norm(new, axis=1) > 1e-6).mean() > 0.5
+                both = np.linalg.norm(old, axis=1) > 1e-6
+                assert np.linalg.norm(old - new, axis=1)[both].min() > 1e-6
+
+
+def test_copies_below_a_layer_norm_take_unequal_parts():
+    """Its statistics stay as they are only if new units are copies."""
+    inputs = keras.Input((4,))
+    x = layers.LayerNormalization(name="norm")(layers.Dense(5, name="a")(inputs))
+    wide = widen(analyse(randomised(keras.Model(inputs, layers.Dense(3, name="b")(x)))), 2.0, seed=3)
+    made, summed = wide.get_layer("a").get_weights()[0], wide.get_layer("b").get_weights()[0]
+    np.testing.assert_array_equal(made[:, 0::2], made[:, 1::2])
+    assert np.abs(summed[0::2] / summed[1::2] - 1).min() > 1e-3
 
 
 def test_widening_depends_on_nothing_but_its_seed():
