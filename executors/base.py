@@ -3,7 +3,7 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import keras
@@ -34,7 +34,6 @@ class Assignment:
         seed: Where the edge's randomness starts from.
         source: The structure of the source, which the network descends from, with the rules for its layers.
         prepared: What `prepare` has computed for the source and its data.
-        narrowest: Costs of the narrowest network between the source and this one, where that is not this one.
     """
 
     model: keras.Model
@@ -44,7 +43,6 @@ class Assignment:
     seed: int
     source: Structure
     prepared: bytes = b""
-    narrowest: Costs = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

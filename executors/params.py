@@ -48,7 +48,8 @@ class Params(TrainingParams):
         source_steps: Steps that tune the source on the data before anything is cut.
         adapt_steps: The most steps between a goal's parent and a network that meets its budget.
         tune_steps: Steps that tune a network once it meets its budget.
-        max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
+        max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short, and
+            while a network above the source gains.
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
         seed: Where all randomness starts from.
         layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their

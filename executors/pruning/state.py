@@ -168,7 +168,5 @@ def _reduce_dropout(structure: Structure, source: Structure) -> None:
 def _pace(assignment: Assignment) -> float:
     """Return the factor of the learning rate: the less will be left of the source, the more is relearned."""
     source = costs_of(assignment.source.network(), assignment.profiles)
-    limits = {
-        axis: min(limit, assignment.narrowest.get(axis, limit)) for axis, limit in assignment.budget.items()
-    }
-    return min(max(_SLOWEST, -log2(share_left(source, limits))), _FASTEST)
+    left = share_left(source, assignment.budget)
+    return min(max(_SLOWEST, -log2(left)), _FASTEST)

@@ -1,17 +1,28 @@
-"""Random changes of the images of a training step, in its own graph."""
+"""Random changes of the images of a training step, in its own graph, and which of them suit the data."""
 
 from collections.abc import Callable, Mapping
 from math import prod
+from typing import Final
 
 import keras
 import tensorflow as tf
 
-from executors.structure.signature import Shape, signature_of
+from executors.data import Dataset
+from executors.structure.signature import Shape, Signature, signature_of
+from executors.training.evaluation import evaluate
 from mistify.config.dataset import Augmentation
+from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue
 
 #: Changes inputs, by name, at random; the seed is two integers.
 Augment = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, tf.Tensor]]
+
+#: The share of its score that a network may lose by a change that suits its data. ResNet-8 loses nothing on
+#: CIFAR-10 that is flipped, and 4 % where it is shifted by an eighth; a network for digits a third, and half.
+_MOST_LOST: Final = 0.05
+
+#: The share of its smallest side by which an image is shifted at the most.
+_MOST_SHIFTED: Final = 1 / 8
 
 
 def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
@@ -31,11 +42,7 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
             f"no flip and no crop, as {of_positions[0]} is about positions, which they move",
             "change the brightness alone",
         )
-    images = {
-        tensor.name: tensor.shape
-        for tensor in signature.inputs
-        if len(tensor.shape) == 3 and "float" in tensor.dtype
-    }
+    images = _images(signature)
     smallest = min((size or settings.crop + 1 for shape in images.values() for size in shape[:2]), default=0)
     if smallest <= settings.crop:
         raise InvalidValue(
@@ -49,6 +56,45 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
         return {**inputs, **changed}
 
     return augment
+
+
+def suitable_augmentation(model: keras.Model, data: Dataset, metric: Metric) -> Augmentation | None:
+    """Return the flips and crops that a trained network hardly minds; None if it minds each of them.
+
+    What changes the meaning of images, as a flip does of digits, it has never seen with this meaning.
+
+    Args:
+        model: The network.
+        data: Examples that it was not trained on.
+        metric: By which it is scored on them.
+    """
+    sides = [size for shape in _images(signature_of(model)).values() for size in shape[:2] if size]
+    found, score = Augmentation(), evaluate(model, data, metric)
+    for change in ({"flip": True}, {"crop": int(_MOST_SHIFTED * min(sides, default=0))}):
+        tried = found.model_copy(update=change)
+        if tried != found and metric.lost(_score_after(model, data, metric, tried), score) <= _MOST_LOST:
+            found = tried
+    return None if found == Augmentation() else found
+
+
+def _score_after(model: keras.Model, data: Dataset, metric: Metric, settings: Augmentation) -> float:
+    """Return the score on changed images; the worst where images cannot be changed so."""
+    try:
+        augment = augmenting(model, settings)
+    except InvalidValue:
+        return metric.worst
+    changed = augment({name: tf.constant(array) for name, array in data.inputs.items()}, tf.constant([0, 0]))
+    inputs = {name: tensor.numpy() for name, tensor in changed.items()}
+    return evaluate(model, Dataset(inputs, data.targets), metric)
+
+
+def _images(signature: Signature) -> dict[str, Shape]:
+    """Return the shapes of the inputs that are images of floats, by their names."""
+    return {
+        tensor.name: tensor.shape
+        for tensor in signature.inputs
+        if len(tensor.shape) == 3 and "float" in tensor.dtype
+    }
 
 
 def _positions(shape: Shape) -> int:

@@ -60,7 +60,7 @@ class Objective(ABC):
         """Return the loss of a batch: the mean over the targets that are known, or that of a plug-in."""
         answers, counts = self._answers(output, target)
         if self.plugged_in is not None:
-            return self.plugged_in.loss(self._predicted(output), answers, counts)
+            return self.plugged_in.loss(self.predicted(output), answers, counts)
         return _mean(self._losses(output, answers), counts)
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Objective(ABC):
         """Return the usual loss of each target, of the targets' shape."""
 
     @abstractmethod
-    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
         """Return the predictions in TensorFlow."""
 
     def distilled_loss(
@@ -144,7 +144,8 @@ class Categorical(Objective):
     def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, self._logits(output))
 
-    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return probabilities of the classes, of a batch in TensorFlow."""
         return output if self.activation is Activation.SOFTMAX else tf.nn.softmax(output)
 
     def _logits(self, output: tf.Tensor) -> tf.Tensor:
@@ -177,7 +178,8 @@ class Binary(Objective):
     def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
         return self._entropy(output, answers)
 
-    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return probabilities of a yes, of a batch in TensorFlow."""
         return output if self.activation is Activation.SIGMOID else tf.sigmoid(output)
 
     def _entropy(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -209,7 +211,8 @@ class Regression(Objective):
     def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
         return tf.square(output - answers)
 
-    def _predicted(self, output: tf.Tensor) -> tf.Tensor:
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return the figures themselves, of a batch in TensorFlow."""
         return output
 
 

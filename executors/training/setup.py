@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import keras
+
 from executors.data import Array, Dataset
 from executors.params import TrainingParams
 from mistify.config.dataset import DataSettings
@@ -20,6 +22,8 @@ class TrainingSetup:
             None to learn from the targets alone.
         params: Settings of training.
         settings: How the data are trained on and measured with.
+        tutor: A network whose predictions for the changed images of a step are learned, in place of the
+            teacher's for the images as they are; None for the latter.
     """
 
     train: Dataset
@@ -27,6 +31,7 @@ class TrainingSetup:
     teacher: Mapping[str, Array] | None
     params: TrainingParams
     settings: DataSettings = field(default_factory=DataSettings)
+    tutor: keras.Model | None = None
 
     @property
     def metric(self) -> Metric:

@@ -217,10 +217,10 @@ class Trainer:
         changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
         with quick_batch_norms(self.model):
             outputs = call(self.model, changed, training=True)
-        params = self._setup.params
+        params, taught = self._setup.params, teacher or self._tutored(changed)
         losses = [
             objective.distilled_loss(
-                outputs[name], targets[name], teacher.get(name), params.distillation, params.temperature
+                outputs[name], targets[name], taught.get(name), params.distillation, params.temperature
             )
             for name, objective in self._objectives.items()
         ]
@@ -228,6 +228,14 @@ class Trainer:
         if self.model.losses:
             loss += tf.add_n(self.model.losses)
         return loss if self._penalty is None else loss + self._penalty()
+
+    def _tutored(self, inputs: Tensors) -> Tensors:
+        """Return the predictions that a tutor, if there is one, makes for the inputs of a step."""
+        tutor = self._setup.tutor
+        if tutor is None:
+            return {}
+        outputs = call(tutor, inputs, training=False)
+        return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in self._objectives.items()}
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

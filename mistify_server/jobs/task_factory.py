@@ -79,6 +79,7 @@ def branch_task(
         algorithm_config=plan.algorithm_config,
         hardware=plan.hardware,
         budget=dict(goal.budget),
+        targets=goal.targets,
         seed=node.seed,
         quantizations=(goal.quantization,),
         prepared=root.prepared.get(node.algorithm),

@@ -84,10 +84,12 @@ class AdaptTask(Adaptation):
 class BranchTask(Adaptation):
     """The branches of a goal's package (paper 6): from the goal's checkpoint to multiples of its budget.
 
-    `shares` are the multiples, ascending, the goal's own 1 among them; `costs` are the checkpoint's.
+    `shares` are the multiples, ascending, the goal's own 1 among them; `costs` are the checkpoint's;
+    `targets` are of the goal's own branch.
     """
 
     kind: Literal["branch"] = "branch"
+    targets: tuple[Target, ...] = ()
     shares: tuple[float, ...]
     costs: dict[str, float]
 

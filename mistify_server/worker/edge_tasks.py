@@ -1,6 +1,6 @@
 """Adapt and branch tasks: edges of a goal tree, from checkpoint to checkpoint."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -8,7 +8,7 @@ import keras
 
 from executors.base import AdaptationExecutor, Assignment, executor_class
 from executors.params import Params
-from executors.structure import analyse
+from executors.structure import analyse, copied
 from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
 from mistify.config.targets import Target
@@ -19,8 +19,10 @@ from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchRe
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
 from mistify_server.worker.adaptation.branches import adapt_branches
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
+from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.latency import Stopwatch, stopwatch
 from mistify_server.worker.adaptation.progress import reporter
+from mistify_server.worker.adaptation.source import expanded
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
 from mistify_server.worker.training_setups import SetupVersion, TrainingSetups
@@ -85,17 +87,10 @@ class EdgeRunner:
         context = _Context(task.algorithm, params, task.hardware, task.data.settings, version)
         executor, parent = self._take_over(task, context) or self._start(task, params)
         assignment = self._assignment(task, params, parent, task.budget, setup)
-        measure = _stopwatch(task, assignment)
-        outcome = self._run_edge(task, executor, params, assignment, task.targets)
-        outcome = source_if_better(
-            outcome,
-            self._checkpoints.shared(task.teacher),
-            assignment,
-            task.targets,
-            measure=measure,
-        )
+        outcome = self._run_edge_or_take_source(task, executor, params, assignment)
         checkpoint = self._checkpoints.save(outcome.model)
-        self._last = _LastEdge(context, executor, checkpoint, outcome.model)
+        # What grows is trained in a way of its own, and its child is not.
+        self._last = None if grows(assignment) else _LastEdge(context, executor, checkpoint, outcome.model)
         return AdaptResult(
             checkpoint=checkpoint,
             costs=dict(outcome.costs),
@@ -115,18 +110,19 @@ class EdgeRunner:
             task.budget,
             task.shares,
             profiles=tuple(task.hardware.values()),
-            seed=task.seed,
             rules=params.layers,
+            adapt_largest=partial(self._adapt_largest, task, params),
             descend=partial(self._descend, task, params),
         )
-        costs = {share: outcome.costs for share, outcome in branched.outcomes.items()} | {1.0: task.costs}
-        saved = {share: self._checkpoints.save(o.model) for share, o in branched.outcomes.items()}
-        saved[1.0] = self._checkpoints.save(network)
+        costs = {1.0: task.costs} | {share: outcome.costs for share, outcome in branched.outcomes.items()}
+        networks = {1.0: network} | {share: outcome.model for share, outcome in branched.outcomes.items()}
         unmet = (f"the branch {s:.2g}x: {o.reason}" for s, o in branched.outcomes.items() if o.reason)
         return BranchResult(
             base=branched.base,
             branches=tuple(
-                BranchCheckpoint(share=share, checkpoint=saved[share], costs=dict(costs[share]))
+                BranchCheckpoint(
+                    share=share, checkpoint=self._checkpoints.save(networks[share]), costs=dict(costs[share])
+                )
                 for share in task.shares
             ),
             steps=sum(outcome.steps for outcome in branched.outcomes.values()),
@@ -145,22 +141,29 @@ class EdgeRunner:
 
     def _start(self, task: AdaptTask, params: Params) -> tuple[AdaptationExecutor, keras.Model]:
         """Return a new executor and the parent's network."""
-        # This also makes TensorFlow forget all functions that it has compiled.
-        keras.utils.set_random_seed(task.seed)
-        return executor_class(task.algorithm)(params), self._checkpoints.shared(task.parent)
+        return _new_executor(task, params), self._checkpoints.shared(task.parent)
+
+    def _adapt_largest(self, task: BranchTask, params: Params, budget: Budget) -> EdgeOutcome:
+        """Adapt the source to a budget, widened if that is above the source."""
+        setup = self._setups.prepare(task.teacher, task.data, params)
+        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
+        root = expanded(source, budget, tuple(task.hardware.values()), task.seed)
+        assignment = self._assignment(task, params, root, budget, setup)
+        outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
+        return replace(outcome, model=copied(outcome.model))
 
     def _descend(
-        self, task: BranchTask, params: Params, network: keras.Model, budgets: Sequence[Budget]
+        self, task: BranchTask, params: Params, network: keras.Model, budgets: Mapping[float, Budget]
     ) -> list[EdgeOutcome]:
-        """Adapt a network to each of some falling budgets, each outcome from the one before."""
-        keras.utils.set_random_seed(task.seed)
+        """Adapt a network to falling budgets, given by their shares, each outcome from the one before."""
         setup = self._setups.prepare(task.teacher, task.data, params)
-        executor = executor_class(task.algorithm)(params)
+        executor = _new_executor(task, params)
         outcomes: list[EdgeOutcome] = []
-        for budget in budgets:
+        for share, budget in budgets.items():
             parent = outcomes[-1].model if outcomes else network
-            assignment = replace(self._assignment(task, params, parent, budget, setup), narrowest=task.costs)
-            outcomes.append(self._run_edge(task, executor, params, assignment, ()))
+            assignment = self._assignment(task, params, parent, budget, setup)
+            targets = task.targets if share == 1 else ()
+            outcomes.append(self._run_edge(task, executor, params, assignment, targets))
         return outcomes
 
     def _assignment(
@@ -171,7 +174,7 @@ class EdgeRunner:
         budget: Budget,
         setup: TrainingSetup,
     ) -> Assignment:
-        return Assignment(
+        assignment = Assignment(
             model=parent,
             budget=budget,
             profiles=tuple(task.hardware.values()),
@@ -179,6 +182,26 @@ class EdgeRunner:
             seed=task.seed,
             source=analyse(self._checkpoints.shared(task.teacher), params.layers),
             prepared=self._checkpoints.load_prepared(task.prepared),
+        )
+        return (
+            growing(assignment, self._checkpoints.shared(task.teacher)) if grows(assignment) else assignment
+        )
+
+    def _run_edge_or_take_source(
+        self,
+        task: AdaptTask | BranchTask,
+        executor: AdaptationExecutor,
+        params: Params,
+        assignment: Assignment,
+    ) -> EdgeOutcome:
+        """Adapt a network, and return the source in its place if that serves better."""
+        targets = task.targets if isinstance(task, AdaptTask) else ()
+        return source_if_better(
+            self._run_edge(task, executor, params, assignment, targets),
+            self._checkpoints.shared(task.teacher),
+            assignment,
+            targets,
+            measure=_stopwatch(task, assignment),
         )
 
     def _run_edge(
@@ -197,6 +220,13 @@ class EdgeRunner:
             reporter(self._on_progress, task.data.validation_metric, task.budget),
             measure=_stopwatch(task, assignment),
         )
+
+
+def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExecutor:
+    """Return an executor that knows nothing yet, and begin the task's randomness."""
+    # This also makes TensorFlow forget all functions that it has compiled.
+    keras.utils.set_random_seed(task.seed)
+    return executor_class(task.algorithm)(params)
 
 
 def _stopwatch(task: AdaptTask | BranchTask, assignment: Assignment) -> Stopwatch:

@@ -3,8 +3,10 @@
 from typing import TypeAlias
 
 from executors.custom_layers import import_layers
+from executors.data import Dataset
 from executors.structure import analyse
 from executors.timing import activity, timesheet
+from executors.training.evaluation import evaluate
 from executors.training.plugged_in import code_from
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
@@ -96,9 +98,11 @@ class TaskRunner:
         report = reporter(self._on_progress, task.data.validation_metric)
         report(ProgressUpdate("packaging", 0, 1, task.costs, task.accuracy))
         params = params_of(task.algorithm, task.algorithm_config)
+        setup = self._setups.prepare(task.teacher, task.data, params, distilled=task.settings.needs_training)
+        if task.branches:
+            task = self._of_own_branch(task, task.branches, setup.validation)
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
-        setup = self._setups.prepare(task.teacher, task.data, params, distilled=task.settings.needs_training)
         test = self._setups.test(task.teacher, task.data)
         steps = params.tune_steps
         package = package_model(model, task, setup, test, training_steps=steps, branches=branches)
@@ -108,6 +112,14 @@ class TaskRunner:
         layers = layer_table(analyse(source, params.layers), analyse(model), profile_of(task))
         return made.model_copy(
             update={"note": "; ".join(filter(None, (made.note, reason))), "layers": layers}
+        )
+
+    def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
+        """Return the task for the goal's network among the branches, which has their base."""
+        own = next(branch for branch in branches.branches if branch.share == 1)
+        accuracy = evaluate(self._checkpoints.shared(own.checkpoint), validation, task.data.metric)
+        return task.model_copy(
+            update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
         )
 
     def _load_branches(self, branches: BranchResult) -> Branches:

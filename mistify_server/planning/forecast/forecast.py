@@ -248,7 +248,7 @@ class Forecast:
             outputs=expected[1:],
             targets=node.targets,
             steps=steps,
-            seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
+            seconds=adapting + sum(_PACKAGING + _branches(goal) * adapting for goal in own),
             warning=self._warning(node, expected, steps),
             precisions=_precisions(own),
         )
@@ -256,17 +256,21 @@ class Forecast:
     def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
         """Return the steps of an edge and its scores, tuned until the targets are met if they can be.
 
+        A network above the source may be tuned for as long as its step limit allows.
+
         The first score is by the metric of the batch; none is known where the source's is not. What an output
         loses is not known apart: it is expected to lose the same share of its own score.
         """
         edge, source = self._edge(node), self._source
-        if source is None:
-            return self._chooser.case(edge, node.algorithm).steps, ()
-        scores = (source, *self._outputs)
+        grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
         most_rounds = 1
-        if node.targets:
+        if node.targets or grows:
             most_rounds = self._estimates.candidates[node.algorithm].rounds(edge.distance)
-        rounds = np.unique(np.geomspace(1, most_rounds, _ROUNDS).round().astype(int))
+        least_rounds = most_rounds if grows else 1
+        if source is None:
+            return self._chooser.case(edge, node.algorithm, least_rounds).steps, ()
+        scores = (source, *self._outputs)
+        rounds = np.unique(np.geomspace(least_rounds, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
         losses = self._experience.lost(cases)
         reached = [expected_to_reach(node.targets, _figures_after(lost, scores)) for lost in losses]
@@ -349,9 +353,12 @@ def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
     return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}
 
 
-def _networks(goal: Goal) -> int:
-    """Return how many networks are adapted for a goal's package."""
-    return goal.branches.count if goal.branches else 1
+def _branches(goal: Goal) -> int:
+    """Return how many networks are adapted for a goal's package beside the goal's own."""
+    if goal.branches is None:
+        return 0
+    # Where a branch is larger than the goal's own network, that is no branch of it.
+    return goal.branches.count - (goal.branches.shares[-1] == 1)
 
 
 def _risk(precision: Quantization) -> float:

@@ -1,27 +1,27 @@
 """The branches of a multi-branch package: one base, and networks around the goal's (paper 6)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import keras
 
-from executors.structure import Rules, analyse, freeze, shareable_base
-from mistify.costs.budget import FLOPS, Budget
+from executors.structure import Rules, Structure, analyse, freeze, shareable_base
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, Budget, Costs, meets
 from mistify.costs.profiles import Profile
 from mistify_server.worker.adaptation.edge import EdgeOutcome
-from mistify_server.worker.adaptation.source import expanded
 
 #: The most of the smallest branch's multiply-adds that the base may take: only the rest can be cut.
 _BASE_SHARE: Final = 0.5
 
-#: Adapts networks, one from the other, to budgets that fall.
-Descent = Callable[[keras.Model, Sequence[Budget]], list[EdgeOutcome]]
+#: Adapts a network to budgets that fall, by their shares; each outcome is adapted from the one before.
+Descent = Callable[[keras.Model, Mapping[float, Budget]], list[EdgeOutcome]]
 
 
 @dataclass(frozen=True)
 class Branched:
-    """The layers that all branches share, and the branches beside the goal's own by their shares."""
+    """The layers that all branches share, and the branches by their shares, but for one that is there."""
 
     base: tuple[str, ...]
     outcomes: Mapping[float, EdgeOutcome]
@@ -30,47 +30,64 @@ class Branched:
 def adapt_branches(
     network: keras.Model,
     budget: Budget,
-    shares: Sequence[float],
+    shares: Collection[float],
     *,
     profiles: tuple[Profile, ...],
-    seed: int,
     rules: Rules,
+    adapt_largest: Callable[[Budget], EdgeOutcome],
     descend: Descent,
 ) -> Branched:
-    """Freeze the first layers of a goal's network, and adapt the others to multiples of its budget.
+    """Adapt the largest branch, freeze its first layers, and adapt every other from the next larger one.
 
-    Larger branches start from the network widened behind its base, smaller ones from the network itself; each
-    is adapted from the next larger one.
+    First layers that suit a larger network suit a smaller one, whose other layers are cut to its budget. The
+    other way round they are a bottleneck: what they were cut to is all that a larger branch gets to see. So
+    the goal's own network is one of the branches only if its budget is the largest; else its branch is
+    adapted like the others.
 
     Args:
-        network: The goal's; its first layers are frozen.
+        network: The goal's; its first layers are frozen if it is the largest branch.
         budget: The goal's.
-        shares: The multiples; 1 is the network itself.
+        shares: The multiples of the budget, the goal's own 1 among them.
         profiles: The hardware whose latency the budget limits.
-        seed: Where randomness starts from.
-        rules: For its layers.
-        descend: Adapts.
+        rules: For the layers.
+        adapt_largest: Adapts a network to the largest budget, from where that goes best.
+        descend: Adapts the others from there.
     """
-    structure = analyse(network)
-    least = min(shares) * min(structure.network().flops, budget.get(FLOPS, float("inf")))
-    base = shareable_base(structure, _BASE_SHARE * least)
-    freeze(network, base)
+    largest, *smaller = sorted(shares, reverse=True)
+    flops = min(analyse(network).network().flops, budget.get(FLOPS, float("inf")))
+    least = {FLOPS: min(shares) * flops, **_times(budget, min(shares))}
     outcomes: dict[float, EdgeOutcome] = {}
-    larger, smaller = (
-        _descending(shares, lambda share: share > 1),
-        _descending(shares, lambda share: share < 1),
-    )
-    if larger:
-        wide = expanded(analyse(network, rules), _times(budget, larger[0]), profiles, seed)
-        outcomes |= dict(zip(larger, descend(wide, [_times(budget, share) for share in larger]), strict=True))
-    if smaller:
-        adapted = descend(network, [_times(budget, share) for share in smaller])
-        outcomes |= dict(zip(smaller, adapted, strict=True))
-    return Branched(base, outcomes)
+    if largest > 1:
+        outcomes[largest] = adapt_largest(_times(budget, largest))
+        network = outcomes[largest].model
+    base = _base(analyse(network, rules), least, profiles)
+    freeze(network, base)
+    adapted = descend(network, {share: _times(budget, share) for share in smaller})
+    return Branched(base, outcomes | dict(zip(smaller, adapted, strict=True)))
 
 
-def _descending(shares: Sequence[float], chosen: Callable[[float], bool]) -> list[float]:
-    return sorted(filter(chosen, shares), reverse=True)
+def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) -> tuple[str, ...]:
+    """Return the first layers of the largest branch, as many as the smallest can have.
+
+    Args:
+        structure: Of the largest branch.
+        least: The budget of the smallest, its multiply-adds among the axes.
+        profiles: The hardware whose latency it limits.
+    """
+    multiply_adds = {layer.name: layer.multiply_adds for layer in structure.network().layers}
+    base = shareable_base(structure, _BASE_SHARE * least[FLOPS])
+    while base and not meets(_least_costs(structure, base, profiles), least):
+        base = shareable_base(structure, sum(multiply_adds[name] for name in base) - 1)
+    return base
+
+
+def _least_costs(structure: Structure, base: Collection[str], profiles: tuple[Profile, ...]) -> Costs:
+    """Return the costs of a network of which all is cut but some first layers."""
+    widths = {
+        name: group.size if any(slot.layer in base for slot in group.slots) else group.least
+        for name, group in structure.groups.items()
+    }
+    return costs_of(structure.network(widths), profiles)
 
 
 def _times(budget: Budget, share: float) -> Budget:

@@ -17,6 +17,7 @@ from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
+from mistify_server.worker.adaptation.growth import grows
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     Profiles,
@@ -64,6 +65,7 @@ def run_edge(
 
     Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds. A target is
     met when the network reaches it with 90 % confidence by the validation data: a goal is judged by others.
+    A network above the source is tuned until it gains nothing more on them.
 
     Raises:
         FloatingPointError: Training diverged.
@@ -74,19 +76,8 @@ def run_edge(
         at = replace(assignment, budget=aimed(assignment.budget))
         steps, stuck = _adapt(executor, at, params, report, 0)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
-    costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
-    scores, sample = Scores(setup.metric.worst), setup.validation.sample(LOOK_EXAMPLES)
-    for round_steps in _rounds(steps, params):
-        start = ProgressUpdate("tuning", steps, params.max_steps, costs)
-        tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
-        steps += round_steps
-        trainer.evaluation.recalibrate(setup.train)
-        scores, assured = trainer.evaluation.judge(
-            setup.validation, setup.metric, setup.settings.metrics, targets
-        )
-        report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
-        if steps >= params.max_steps or assured:
-            break
+    scores, steps = _tune(executor, assignment, params, targets, report, steps=steps)
+    costs = executor.measure()
     reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
     return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason)
 
@@ -101,6 +92,8 @@ def source_if_better(
 ) -> EdgeOutcome:
     """Return the source in place of an outcome, if it meets the budget and serves the goal better.
 
+    Where it costs no more than the outcome, it is enough if it serves as well.
+
     It meets limits on this machine's latency as other networks do: measured, and with the same margin.
     """
     network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
@@ -108,7 +101,11 @@ def source_if_better(
     if not meets(costs, assignment.budget):
         return outcome
     scores, _ = Evaluation(source).judge(setup.validation, setup.metric, setup.settings.metrics)
-    if not serves_better(setup.metric, scores, outcome.scores, targets):
+    if all(costs[axis] <= cost for axis, cost in outcome.costs.items()):
+        serves = not serves_better(setup.metric, outcome.scores, scores, targets)
+    else:
+        serves = serves_better(setup.metric, scores, outcome.scores, targets)
+    if not serves:
         return outcome
     if limits_latency(assignment.budget):
         deviation = LatencyReading.of(source, measure(source), profiles, assignment.budget).deviation
@@ -119,12 +116,52 @@ def source_if_better(
     return EdgeOutcome(source, costs, scores, outcome.steps, not reason, reason)
 
 
-def _rounds(taken: int, params: Params) -> Iterator[int]:
-    """Yield the steps of each round of tuning: one round at least, and more up to the step limit."""
+def _tune(
+    executor: AdaptationExecutor,
+    assignment: Assignment,
+    params: Params,
+    targets: Collection[Target],
+    report: OnProgress,
+    *,
+    steps: int,
+) -> tuple[Scores, int]:
+    """Tune a network that meets its budget, round after round; return its scores, and all steps so far."""
+    costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
+    sample, is_growing = setup.validation.sample(LOOK_EXAMPLES), grows(assignment)
+    if is_growing:
+        trainer.learning_rate = trainer.usual_rate
+    best = Scores(setup.metric.worst), trainer.model.get_weights()
+    for number, round_steps in enumerate(_rounds(steps, params, 2 if is_growing else 1)):
+        start = ProgressUpdate("tuning", steps, params.max_steps, costs)
+        tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
+        steps += round_steps
+        trainer.evaluation.recalibrate(setup.train)
+        scores, assured = trainer.evaluation.judge(
+            setup.validation, setup.metric, setup.settings.metrics, targets
+        )
+        report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
+        gains = number == 0 or serves_better(setup.metric, scores, best[0], targets)
+        if gains or not is_growing:
+            best = scores, trainer.model.get_weights()
+        if steps >= params.max_steps or (not gains if is_growing else assured):
+            break
+    trainer.model.set_weights(best[1])
+    return best[0], steps
+
+
+def _rounds(taken: int, params: Params, factor: int) -> Iterator[int]:
+    """Yield the steps of each round of tuning: one round at least, and more up to the step limit.
+
+    Args:
+        taken: Steps before.
+        params: The settings.
+        factor: How many times as long each round is as the one before.
+    """
+    length = params.tune_steps
     while True:
-        steps = min(params.tune_steps, max(params.max_steps - taken, 0))
+        steps = min(length, max(params.max_steps - taken, 0))
         yield steps
-        taken += steps
+        taken, length = taken + steps, factor * length
         if steps == 0 or taken >= params.max_steps:
             return
 

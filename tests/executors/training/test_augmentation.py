@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.training.augmentation import augmenting
+from executors.data import Dataset
+from executors.training.augmentation import augmenting, suitable_augmentation
 from mistify.config.dataset import Augmentation
+from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue
 
 IMAGE = np.arange(2 * 6 * 5, dtype=np.float32).reshape(6, 5, 2) + 1
@@ -78,3 +80,42 @@ def test_images_whose_positions_have_labels_do_not_move(settings):
     with pytest.raises(InvalidValue, match="mask is about positions"):
         augmenting(labelled_positions(), settings)
     augmenting(labelled_positions(), Augmentation(brightness=0.1))
+
+
+def looking_at(columns):
+    """A network for images of 8 x 16 that compares the brightness of some columns with 0."""
+    inputs = keras.Input((8, 16, 1), name="image")
+    model = keras.Model(inputs, keras.layers.Dense(2, name="y")(keras.layers.Flatten()(inputs)))
+    kernel = np.zeros((8, 16, 2))
+    kernel[:, columns] = -1, 1
+    model.get_layer("y").set_weights([kernel.reshape(-1, 2), np.zeros(2)])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("columns", "suitable"),
+    [
+        (slice(None), Augmentation(flip=True, crop=1)),
+        (slice(0, 8), Augmentation(crop=1)),
+        ([7, 8], Augmentation(flip=True)),
+        ([0], None),
+    ],
+)
+def test_changes_suit_images_that_a_network_still_recognises(columns, suitable):
+    """All images are bright or dark in these columns, and neither elsewhere or alike in its neighbours."""
+    classes = np.arange(200) % 2
+    images = np.zeros((200, 8, 16, 1), np.float32)
+    images[:, :, columns] = (2 * classes - 1)[:, None, None, None]
+    if columns == [7, 8]:  # a shift moves the centre away, to what says the opposite
+        images[:, :, [5, 6, 9, 10]] = -3 * (2 * classes - 1)[:, None, None, None]
+    if columns == [0]:
+        images[:, :, 1:] = -(2 * classes - 1)[:, None, None, None]
+    data = Dataset({"image": images}, {"y": classes})
+    assert suitable_augmentation(looking_at(columns), data, Metric.ACCURACY) == suitable
+
+
+def test_nothing_suits_inputs_that_are_no_images():
+    inputs = keras.Input((4,), name="x")
+    model = keras.Model(inputs, keras.layers.Dense(2, name="y")(inputs))
+    data = Dataset({"x": np.zeros((6, 4), np.float32)}, {"y": np.arange(6) % 2})
+    assert suitable_augmentation(model, data, Metric.ACCURACY) is None

@@ -13,6 +13,7 @@ from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Memory, Trainer, constant, cosine
+from mistify.config.dataset import Augmentation, DataSettings
 
 layers = keras.layers
 
@@ -66,6 +67,28 @@ def test_a_step_is_the_formula(taught, training_setup):
     expected = by_hand(model, everything)
     for wanted, actual in zip(expected, one_step(model, everything), strict=True):
         np.testing.assert_allclose(actual, wanted, atol=2e-5)
+
+
+def test_a_tutor_predicts_the_images_as_they_are_changed(training_setup):
+    """Without any change, it teaches what a teacher's predictions do; where all are shifted, others."""
+    tutor = linear(activation="softmax")
+    outputs = Evaluation(tutor).outputs(training_setup.train.inputs)
+    taught = dataclasses.replace(
+        training_setup, teacher=predictions(objectives_of(tutor, training_setup.train), outputs)
+    )
+    tutored = dataclasses.replace(training_setup, teacher=None, tutor=tutor)
+    for wanted, actual in zip(one_step(linear(), taught), one_step(linear(), tutored), strict=True):
+        np.testing.assert_allclose(actual, wanted, atol=2e-5)
+
+    settings = DataSettings(augment=Augmentation(brightness=0.9))
+    taught, tutored = (
+        with_params(dataclasses.replace(of, settings=settings), distillation=1.0) for of in (taught, tutored)
+    )
+    start = tutor.get_weights()
+    for of, stays in ((tutored, True), (taught, False)):
+        model = linear(activation="softmax")
+        moved = [np.abs(a - b).max() for a, b in zip(one_step(model, of), start, strict=True)]
+        assert (max(moved) < 1e-3) == stays
 
 
 def test_probabilities_and_logits_learn_alike(training_setup):

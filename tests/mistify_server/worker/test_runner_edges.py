@@ -169,20 +169,22 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
 
 
 def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
-    """From less than half to twice the goal's budget, and the goal's own network among them as it was."""
+    """From less than half of the goal's budget to the source's costs, whose first layers all of them have."""
     tree = Tree(tmp_path, deeper())
     runner = tree.runner()
-    goal: Any = runner.run(tree.edge(tree.root.root, 0.8))
-    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "targets"})
-    shares = (0.4, 1.0, 2.0)
+    goal: Any = runner.run(tree.edge(tree.root.root, 0.625))
+    edge = tree.edge(goal.checkpoint, 0.625).model_dump(exclude={"kind", "targets"})
+    shares = (0.4, 1.0, 1.6)
     made: Any = runner.run(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
     assert [branch.share for branch in made.branches] == list(shares)
     networks = [keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches]
     assert made.base
     for network in networks:
         for name in made.base:
-            assert_equal(network.get_layer(name), networks[1].get_layer(name))
-    assert_equal(networks[1], tree.network(goal))
+            assert_equal(network.get_layer(name), networks[2].get_layer(name))
+    source = keras.models.load_model(tree.path(tree.root.teacher))
+    assert {"conv2d", "batch_normalization"} <= set(made.base)
+    assert networks[0].get_layer("conv2d").filters == source.get_layer("conv2d").filters == 4
     for share, branch, network in zip(shares, made.branches, networks, strict=True):
         flops = analyse(network).network().flops
         assert branch.costs["flops"] == flops
@@ -203,7 +205,9 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     )
     manifest = Manifest.model_validate_json(tree.read(packaged.files["manifest.json"]))
     assert manifest.default_branch == 1
-    assert manifest.validation_accuracy == pytest.approx(goal.accuracy, abs=1e-6)
+    own = evaluate(networks[1], validation_data(networks[1]))
+    assert manifest.validation_accuracy == pytest.approx(own, abs=1e-6)
+    assert manifest.achieved["flops"] == made.branches[1].costs["flops"]
     test = load_dataset(DATA.test, signature_of(networks[0]))
     for branch, network in zip(manifest.branches, networks, strict=True):
         assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
@@ -214,6 +218,39 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
         (branch.share, branch.achieved, branch.measured, branch.accuracy) for branch in packaged.branches
     ]
     assert reported == [(one.share, one.achieved, one.measured, one.accuracy) for one in manifest.branches]
+
+
+def test_the_goals_own_network_is_the_largest_branch_where_no_budget_is_larger(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, deeper())
+    runner = tree.runner()
+    goal: Any = runner.run(tree.edge(tree.root.root, 0.8))
+    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "targets"})
+    made: Any = runner.run(BranchTask(**{**edge, "shares": (0.5, 1.0), "costs": goal.costs}))
+    small, own = (keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches)
+    assert_equal(own, tree.network(goal))
+    assert made.branches[1].costs == goal.costs
+    assert made.base
+    for name in made.base:
+        assert_equal(small.get_layer(name), own.get_layer(name))
+
+
+def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Path) -> None:
+    """A limit of parameters, which the source's first layers alone exceed."""
+    keras.utils.set_random_seed(0)
+    inputs = x = keras.Input((8, 8, 1))
+    for width, stride in ((32, 4), (8, 1)):
+        x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 2, stride, use_bias=False)(x)))
+    model = keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
+    tree = Tree(tmp_path, model)
+    runner = tree.runner()
+    budget = {"params": 0.4 * tree.root.root_costs["params"]}
+    task = tree.edge(tree.root.root, 1.0).model_copy(update={"budget": budget})
+    goal: Any = runner.run(task)
+    edge = task.model_dump(exclude={"kind", "targets"})
+    made: Any = runner.run(BranchTask(**{**edge, "shares": (0.3, 1.0, 2.0), "costs": goal.costs}))
+    assert made.reason == ""
+    for branch in made.branches:
+        assert branch.costs["params"] <= branch.share * budget["params"]
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-qat"])

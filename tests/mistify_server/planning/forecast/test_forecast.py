@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from mistify.config.branches import BranchesConfig
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.targets import Target
@@ -31,13 +32,22 @@ PROSPECTS = EdgeEstimates(
 
 
 def planned(
-    plan: BatchPlan, estimates: EdgeEstimates, targets: tuple[Target, ...], records: Sequence[EdgeRecord] = ()
+    plan: BatchPlan,
+    estimates: EdgeEstimates,
+    targets: tuple[Target, ...],
+    records: Sequence[EdgeRecord] = (),
+    *,
+    share: float = 0.5,
+    branches: BranchesConfig | None = None,
 ) -> PlannedBatch:
-    """A batch of one goal at half of the source's costs."""
-    budget = {FLOPS: 0.5 * SOURCE[FLOPS]}
+    """A batch of one goal at a share of the source's costs."""
+    budget = {FLOPS: share * SOURCE[FLOPS]}
     node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": budget, "targets": targets})
-    asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,)})
-    goal = Goal(id="a", batch=0, budget=budget, targets=targets)
+    exceed = {FLOPS: share * SOURCE[FLOPS]} if share > 1 else {}
+    asked = plan.model_copy(
+        update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,), "exceed": exceed}
+    )
+    goal = Goal(id="a", batch=0, budget=budget, targets=targets, branches=branches)
     return Forecast(asked, estimates, records).planned({"a": goal}, 1)
 
 
@@ -80,6 +90,27 @@ def test_a_goal_of_millions_of_rounds_is_foreseen_at_once(
     assert far == sorted(far)
     for one, other in zip(far, near, strict=True):
         assert other == 3_000 or one == pytest.approx(other, rel=0.25)
+
+
+def test_a_network_above_the_source_may_take_all_its_steps(plan: BatchPlan) -> None:
+    (above,) = planned(plan, tuned_by(600, 3000), (), share=2.0).edges
+    (below,) = planned(plan, tuned_by(600, 3000), (), share=0.9).edges
+    assert (above.steps, below.steps) == (3000, 700)
+
+
+def test_a_goal_with_larger_branches_is_adapted_once_more_among_them(plan: BatchPlan) -> None:
+    estimates = tuned_by(600, 3000).model_copy(update={"step_seconds": 0.01})
+    seconds = [
+        planned(plan, estimates, (), branches=branches).edges[0].seconds
+        for branches in (
+            None,
+            BranchesConfig.model_validate({"count": 3, "from": "0.5x", "to": "1x"}),
+            BranchesConfig.model_validate({"count": 3, "from": "0.5x", "to": "2x"}),
+        )
+    ]
+    alone = (seconds[2] - seconds[1], (seconds[1] - seconds[0]) / 2)
+    assert alone[0] == pytest.approx(alone[1])
+    assert alone[0] > 0
 
 
 def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchPlan) -> None:

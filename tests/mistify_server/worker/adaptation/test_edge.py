@@ -1,6 +1,8 @@
 """What an edge hands on: its own network, or a source that is better and meets the goal as it is."""
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 
 import keras
 import numpy as np
@@ -10,7 +12,7 @@ from executors.base import AdaptationExecutor, Assignment
 from executors.data import Dataset
 from executors.morphnet import MorphNetExecutor
 from executors.params import MorphNetParams, Params, TrainingParams
-from executors.structure import analyse, copied
+from executors.structure import analyse, copied, widen
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
@@ -23,6 +25,7 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
+from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.progress import reporter
 from tests.targets import overall
 
@@ -78,6 +81,14 @@ def test_a_source_that_is_no_better_or_too_large_is_not(
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(reached), 5, True, "")
     assert handed_on(source, training_setup, own, flops) is own
+
+
+@pytest.mark.parametrize(("cost", "taken"), [(65.0, True), (64.0, True), (63.0, False)])
+def test_of_equals_the_cheaper_is_handed_on(
+    source: keras.Model, training_setup: TrainingSetup, cost: float, taken: bool
+) -> None:
+    own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(0.75), 5, True, "")
+    assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
 
 
 @pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
@@ -266,3 +277,64 @@ def test_a_look_at_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch)
         outcomes.append(run_edge(Still(params), assignment, params, (), lambda *_: None, measure=never))
     for one, other in zip(*(outcome.model.get_weights() for outcome in outcomes), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def wider_than_its_source(known: bool) -> tuple[Assignment, keras.Model]:
+    """A network twice as wide as a source that is too narrow for its data; labels of chance, or known."""
+    source, setup = batch_normed(400)
+    labels = setup.validation.targets["y"]
+    if not known:
+        labels = np.random.default_rng(2).integers(0, 2, len(labels))
+    setup = replace(setup, validation=Dataset(setup.validation.inputs, {"y": labels}))
+    wide = widen(analyse(source), 2.0)
+    flops = float(analyse(wide).network().flops)
+    return Assignment(wide, {"flops": flops}, (), setup, 0, analyse(source)), source
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_network_above_its_source_is_trained_for_as_long_as_it_gains(known: bool) -> None:
+    """In rounds of twice the steps each; the best of them is handed on."""
+    assignment, _ = wider_than_its_source(known)
+    params = MorphNetParams(tune_steps=100, max_steps=700)
+    looks: list[ProgressUpdate] = []
+    report = reporter(looks.append, Metric.ACCURACY, assignment.budget)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never)
+    scores = {update.step: update.accuracy for update in looks if update.step in (100, 300, 700)}
+    reached = [score for score in scores.values() if score is not None]
+    gains = [later > former for former, later in pairwise(reached)]
+    assert outcome.steps == max(scores) == (100, 300, 700)[len(gains)]
+    assert all(gains[:-1])
+    assert gains[-1] or outcome.steps < 700 or len(gains) == 2
+    assert outcome.scores.overall == max(reached)
+    assert evaluate(outcome.model, assignment.setup.validation) == outcome.scores.overall
+    if known:
+        assert outcome.scores.overall > 0.9
+
+
+def test_a_network_below_its_source_takes_one_round() -> None:
+    model, setup = batch_normed(400)
+    assignment = Assignment(model, {"flops": 36.0}, (), setup, 0, analyse(model))
+    params = MorphNetParams(adapt_steps=8, cuts=2, tune_steps=10, max_steps=700)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=never)
+    assert outcome.steps < 20
+
+
+def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="x")
+    pooled = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, padding="same")(inputs))
+    source = keras.Model(inputs, layers.Dense(2, name="y")(pooled))
+    images = np.random.default_rng(0).normal(size=(60, 8, 8, 1)).astype(np.float32)
+    data = Dataset({"x": images}, {"y": np.arange(60) % 2})
+    right = Dataset({"x": images}, {"y": source.predict(images, verbose=0).argmax(axis=1)})
+    teacher = {"y": np.zeros((60, 2), np.float32)}
+    setup = TrainingSetup(data, right, teacher, TrainingParams())
+    wide = widen(analyse(source), 2.0)
+    budget = {"flops": float(analyse(wide).network().flops)}
+    assignment = Assignment(wide, budget, (), setup, 0, analyse(source))
+    assert grows(assignment)
+    grown = growing(assignment, source).setup
+    assert grown.settings.augment is not None
+    assert (grown.teacher, grown.tutor) == (None, source)
+    assert not grows(replace(assignment, model=source))
+    assert not grows(replace(assignment, budget={"flops": 10.0}))

@@ -1,0 +1,50 @@
+"""The training of networks that are wider than their source, and are to become better than it (paper 4.3)."""
+
+from dataclasses import replace
+from typing import Final
+
+import keras
+
+from executors.base import Assignment
+from executors.structure import analyse
+from executors.training.augmentation import suitable_augmentation
+from executors.training.setup import TrainingSetup
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import meets
+
+#: Validation examples by which augmentation is chosen.
+_EXAMPLES: Final = 1_000
+
+
+def grows(assignment: Assignment) -> bool:
+    """Check whether an edge is for a network that was widened, and whose budget the source meets as it is."""
+    source = assignment.source.network()
+    is_wider = analyse(assignment.model).network().flops > source.flops
+    return is_wider and meets(costs_of(source, assignment.profiles), assignment.budget)
+
+
+def growing(assignment: Assignment, source: keras.Model) -> Assignment:
+    """Return an edge with a setup in which a network can learn more than its source.
+
+    The same images over and over, with the same predictions of the source, teach little but these. So images
+    are changed at every step, in ways that the source does not mind, and the source predicts them as they are
+    then.
+
+    Args:
+        assignment: Of the edge.
+        source: The tuned source.
+    """
+    setup = assignment.setup
+    settings, sample = setup.settings, setup.validation.sample(_EXAMPLES)
+    augment = settings.augment or suitable_augmentation(source, sample, setup.metric)
+    if augment is None:
+        return assignment
+    changed = TrainingSetup(
+        setup.train,
+        setup.validation,
+        None,
+        setup.params,
+        settings.model_copy(update={"augment": augment}),
+        tutor=source if setup.teacher is not None and setup.params.distillation else None,
+    )
+    return replace(assignment, setup=changed)
