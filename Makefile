@@ -2,9 +2,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := goal_tree collective nested executors limits peer_torch_pruning streaming precision snips no_data tradeoffs \
-	effort forecasts switching inference latency_prediction other_device data_sheets large_jobs web peer_lookup \
-	coordinator step tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
+BENCHMARKS := goal_tree collective nested executors limits peer_torch_pruning streaming precision snips no_data \
+	tradeoffs effort forecasts branches larger switching inference latency_prediction other_device data_sheets large_jobs web \
+	peer_lookup coordinator step tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
 .PHONY: help install demo test test-slow test-web bench docs support-matrix check format proto clean

@@ -120,7 +120,7 @@ class Porting:
     @property
     def accuracy(self) -> float:
         """Return the accuracy of the tuned source on the test file, in percent."""
-        return 100 * self._tested(self._made.teacher)
+        return self.tested(self._made.teacher)
 
     @property
     def tuned(self) -> ModelSource:
@@ -141,9 +141,14 @@ class Porting:
         _, part = parts_of(self.data, signature_of(self.source()))
         return SourceCache(lambda progress: None).data(part)
 
+    def tested(self, artifact: str) -> float:
+        """Return the accuracy of a network on the test file, in percent; tasks score validation data."""
+        model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
+        return 100 * evaluate(model, self.test(), self.data.metric)
+
     def widened_accuracy(self, share: float) -> float:
         """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
-        return 100 * self._tested(self._root(share))
+        return self.tested(self._root(share))
 
     def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
         """Adapt goals one from the other, the largest first, with these steps for each share."""
@@ -155,11 +160,11 @@ class Porting:
             parent, start, rows[share] = result.checkpoint, share, self._reached(result)
         return rows
 
-    def case(self, share: float, steps: int) -> Reached:
-        """Adapt one goal from the source, with a number of steps."""
+    def case(self, share: float, steps: int | None = None) -> Reached:
+        """Adapt one goal from the source, with a number of steps or as many as the settings say."""
         return self._reached(self._adapt(self._root(share), share, steps, 1 / share))
 
-    def checkpoint(self, share: float, steps: int) -> Checkpoint:
+    def checkpoint(self, share: float, steps: int | None = None) -> Checkpoint:
         """Return the tuned source, or a network adapted from it to a share of its multiply-adds."""
         if share == 1:
             prepared = self._made
@@ -171,7 +176,7 @@ class Porting:
         """Return networks at falling shares of the multiply-adds, without training steps of their own."""
         parent, checkpoints = self._made.root, {}
         for share in shares:
-            result = self._adapted(parent, share, {})
+            result = self._adapted(parent, share, self._settings)
             parent = result.checkpoint
             checkpoints[share] = Checkpoint(result.checkpoint, result.costs, result.accuracy)
         return checkpoints
@@ -179,7 +184,7 @@ class Porting:
     def reached(self, checkpoint: Checkpoint, steps: int) -> Reached:
         """Return what a checkpoint of so many steps reached; how long it took is not known."""
         share = checkpoint.costs[FLOPS] / self._full
-        return Reached(100 * self._tested(checkpoint.artifact), share, steps, {})
+        return Reached(self.tested(checkpoint.artifact), share, steps, {})
 
     def trained_on(self, checkpoint: Checkpoint, share: float, steps: int) -> Checkpoint:
         """Return a checkpoint at a share of the multiply-adds after more training steps."""
@@ -187,7 +192,7 @@ class Porting:
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def branches(
-        self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int
+        self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int | None = None
     ) -> BranchResult:
         """Return branches of a checkpoint at multiples of its share, with a number of steps for each."""
         result = self._runner.run(
@@ -196,7 +201,7 @@ class Porting:
                 teacher=self._made.teacher,
                 data=self.data,
                 algorithm=self._algorithm,
-                algorithm_config={**self._settings, **_steps(steps, self._cuts, self._cuts)},
+                algorithm_config=self._with_steps(steps, self._cuts),
                 hardware={},
                 budget={FLOPS: share * self._full},
                 seed=self._seed,
@@ -269,12 +274,7 @@ class Porting:
 
     def _reached(self, result: AdaptResult) -> Reached:
         share = result.costs[FLOPS] / self._full
-        return Reached(100 * self._tested(result.checkpoint), share, result.steps, result.spent)
-
-    def _tested(self, artifact: str) -> float:
-        """Return the accuracy of a network on the test file, as a share; tasks score validation data."""
-        model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
-        return evaluate(model, self.test(), self.data.metric)
+        return Reached(self.tested(result.checkpoint), share, result.steps, result.spent)
 
     def _flops(self, model: ModelSource) -> float:
         source = SourceCache(lambda progress: None).source(model)
@@ -295,10 +295,14 @@ class Porting:
             self.tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}
         ).root
 
-    def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
-        """Adapt with all of the steps, part of them while cutting; `factor` is how far costs fall."""
+    def _with_steps(self, steps: int | None, cuts: int) -> dict[str, object]:
+        """Return the settings of an edge with a number of steps in all; None for those of the settings."""
+        return {**self._settings, **({} if steps is None else _steps(steps, cuts, self._cuts))}
+
+    def _adapt(self, parent: str, share: float, steps: int | None, way: float) -> AdaptResult:
+        """Adapt with all of the steps, part of them while cutting; costs fall by the factor `way`."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
-        return self._adapted(parent, share, _steps(steps, cuts, self._cuts))
+        return self._adapted(parent, share, self._with_steps(steps, cuts))
 
     def _adapted(self, parent: str, share: float, settings: Mapping[str, object]) -> AdaptResult:
         result = self._runner.run(
@@ -307,7 +311,7 @@ class Porting:
                 teacher=self._made.teacher,
                 data=self.data,
                 algorithm=self._algorithm,
-                algorithm_config={**self._settings, **settings},
+                algorithm_config=dict(settings),
                 hardware={},
                 budget={FLOPS: share * self._full},
                 seed=self._seed,

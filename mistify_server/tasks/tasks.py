@@ -38,8 +38,8 @@ class InspectTask(Message):
 class SourceTask(Message):
     """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it.
 
-    `algorithm_config` are settings of `algorithm`; those named in `prepare` prepare for the edges to come, the
-    least limits of which are in `least`, by axis.
+    `algorithm_config` are settings of `algorithm`; those named in `prepare` prepare for the edges to come, of
+    which `least` has the least limits, by axis.
     """
 
     kind: Literal["source"] = "source"
