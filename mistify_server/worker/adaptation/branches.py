@@ -6,7 +6,7 @@ from typing import Final
 
 import keras
 
-from executors.structure import Rules, Structure, analyse, freeze, shareable_base
+from executors.structure import Role, Rules, Structure, analyse, freeze, shareable_base
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Budget, Costs, meets
 from mistify.costs.profiles import Profile
@@ -41,8 +41,8 @@ def adapt_branches(
 
     First layers that suit a larger network suit a smaller one, whose other layers are cut to its budget. The
     other way round they are a bottleneck: what they were cut to is all that a larger branch gets to see. So
-    the goal's own network is one of the branches only if its budget is the largest; else its branch is
-    adapted like the others.
+    the goal's own network is one of the branches only if its budget is the largest, or if there are no first
+    layers that can be shared; else its branch is adapted like the others.
 
     Args:
         network: The goal's; its first layers are frozen if it is the largest branch.
@@ -56,18 +56,29 @@ def adapt_branches(
     largest, *smaller = sorted(shares, reverse=True)
     flops = min(analyse(network).network().flops, budget.get(FLOPS, float("inf")))
     least = {FLOPS: min(shares) * flops, **_times(budget, min(shares))}
-    outcomes: dict[float, EdgeOutcome] = {}
+    own, outcomes = network, dict[float, EdgeOutcome]()
     if largest > 1:
         outcomes[largest] = adapt_largest(_times(budget, largest))
         network = outcomes[largest].model
     base = _base(analyse(network, rules), least, profiles)
     freeze(network, base)
-    adapted = descend(network, {share: _times(budget, share) for share in smaller})
-    return Branched(base, outcomes | dict(zip(smaller, adapted, strict=True)))
+    starts = [(network, smaller)]
+    if not base and largest > 1:
+        starts = [
+            (network, [share for share in smaller if share > 1]),
+            (own, [share for share in smaller if share < 1]),
+        ]
+    for start, below in starts:
+        adapted = descend(start, {share: _times(budget, share) for share in below}) if below else []
+        outcomes |= zip(below, adapted, strict=True)
+    return Branched(base, outcomes)
 
 
 def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) -> tuple[str, ...]:
     """Return the first layers of the largest branch, as many as the smallest can have.
+
+    Where later layers are added to their channels, as along a residual stream, those cannot be cut either,
+    and smaller branches would lose elsewhere what that costs: then nothing is shared.
 
     Args:
         structure: Of the largest branch.
@@ -76,9 +87,18 @@ def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) ->
     """
     multiply_adds = {layer.name: layer.multiply_adds for layer in structure.network().layers}
     base = shareable_base(structure, _BASE_SHARE * least[FLOPS])
-    while base and not meets(_least_costs(structure, base, profiles), least):
+    while base and (_tied(structure, base) or not meets(_least_costs(structure, base, profiles), least)):
         base = shareable_base(structure, sum(multiply_adds[name] for name in base) - 1)
     return base
+
+
+def _tied(structure: Structure, base: Collection[str]) -> bool:
+    """Check whether first layers have channels that later ones make or pass on as well."""
+    holders = (
+        [slot.layer in base for slot in group.slots if slot.role is not Role.SUMS]
+        for group in structure.groups.values()
+    )
+    return any(any(of_base) and not all(of_base) for of_base in holders)
 
 
 def _least_costs(structure: Structure, base: Collection[str], profiles: tuple[Profile, ...]) -> Costs:

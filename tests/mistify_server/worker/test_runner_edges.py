@@ -32,8 +32,9 @@ layers = keras.layers
 def deeper() -> keras.Model:
     """Three convolutions; the first takes a tenth of the multiply-adds."""
     inputs = x = keras.Input((8, 8, 1))
-    for width in (4, 12, 12):
-        x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, use_bias=False)(x)))
+    for place, width in enumerate((4, 12, 12)):
+        x = layers.Conv2D(width, 3, use_bias=False, name=f"conv_{place}")(x)
+        x = layers.ReLU()(layers.BatchNormalization(name=f"norm_{place}")(x))
     return keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
 
 
@@ -183,8 +184,8 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
         for name in made.base:
             assert_equal(network.get_layer(name), networks[2].get_layer(name))
     source = keras.models.load_model(tree.path(tree.root.teacher))
-    assert {"conv2d", "batch_normalization"} <= set(made.base)
-    assert networks[0].get_layer("conv2d").filters == source.get_layer("conv2d").filters == 4
+    assert {"conv_0", "norm_0"} <= set(made.base)
+    assert networks[0].get_layer("conv_0").filters == source.get_layer("conv_0").filters == 4
     for share, branch, network in zip(shares, made.branches, networks, strict=True):
         flops = analyse(network).network().flops
         assert branch.costs["flops"] == flops
@@ -251,6 +252,30 @@ def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Pat
     assert made.reason == ""
     for branch in made.branches:
         assert branch.costs["params"] <= branch.share * budget["params"]
+
+
+def test_branches_share_no_layer_whose_channels_others_add_to(tmp_path: Path) -> None:
+    """The first layers could not be cut without them; the goal's own network and the source are branches."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1))
+
+    def convolved(x: Any) -> Any:
+        return layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same", use_bias=False)(x))
+
+    x = layers.ReLU()(convolved(inputs))
+    for _ in range(3):
+        x = layers.ReLU()(layers.Add()([x, convolved(x)]))
+    model = keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
+    tree = Tree(tmp_path, model)
+    runner = tree.runner()
+    goal: Any = runner.run(tree.edge(tree.root.root, 0.5))
+    edge = tree.edge(goal.checkpoint, 0.5).model_dump(exclude={"kind", "targets"})
+    made: Any = runner.run(BranchTask(**{**edge, "shares": (0.5, 1.0, 2.0), "costs": goal.costs}))
+    assert made.base == ()
+    _, own, largest = (keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches)
+    assert_equal(own, tree.network(goal))
+    assert made.branches[1].costs == goal.costs
+    assert largest.count_params() == model.count_params()
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-qat"])
