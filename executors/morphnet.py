@@ -232,7 +232,8 @@ class MorphNetExecutor(IterativePruningExecutor):
         return {count: self._saving(now, {**widths, name: widths[name] - count}) for count in counts}
 
     def _saving(self, now: Costs, widths: Mapping[str, int]) -> float:
-        less = costs_of(self._state.structure.network(widths), self._state.assignment.profiles)
+        network = self._state.structure.network(widths)
+        less = costs_of(network, self._state.assignment.profiles, only=self._weights)
         return sum(weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items())
 
     def _scale(self, limits: Costs) -> float:
@@ -244,7 +245,8 @@ class MorphNetExecutor(IterativePruningExecutor):
             widths = {
                 name: max(group.least, round(scale * group.size)) for name, group in source.groups.items()
             }
-            return not exceeded(costs_of(source.network(widths), self._state.assignment.profiles), limits)
+            profiles = self._state.assignment.profiles
+            return not exceeded(costs_of(source.network(widths), profiles, only=limits), limits)
 
         steps = range(_SCALES_PER_HALVING * _HALVINGS)
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
@@ -278,9 +280,8 @@ class MorphNetExecutor(IterativePruningExecutor):
     def _hold(self, limits: Costs, cut: list[Candidate]) -> bool:
         """Check whether the limits hold without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
-        return not exceeded(
-            costs_of(self._state.structure.network(widths), self._state.assignment.profiles), limits
-        )
+        network = self._state.structure.network(widths)
+        return not exceeded(costs_of(network, self._state.assignment.profiles, only=limits), limits)
 
     def _keep_without(self, cut: list[Candidate]) -> Keep:
         keep = {name: mask.copy() for name, mask in self._state.masks.keep.items()}

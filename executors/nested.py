@@ -191,7 +191,8 @@ def _largest_within(segment: Segment, assignment: Assignment) -> dict[str, int]:
 
 def _holds(assignment: Assignment, widths: Widths) -> bool:
     """Check whether a network of these widths is within the limits."""
-    costs = costs_of(assignment.source.network(widths), assignment.profiles)
+    network = assignment.source.network(widths)
+    costs = costs_of(network, assignment.profiles, only=assignment.budget)
     return not exceeded(costs, assignment.budget)
 
 

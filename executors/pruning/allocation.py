@@ -294,7 +294,8 @@ class _Descent:
         )
 
     def _costs(self, changed: Widths) -> Costs:
-        return costs_of(self._structure.network({**self.widths, **changed}), self._profiles)
+        network = self._structure.network({**self.widths, **changed})
+        return costs_of(network, self._profiles, only=self._limits)
 
     def _narrower(self, name: str, width: int) -> Iterator[int]:
         """Yield widths of a group below one: all, or multiples of a power of two; the least at the end."""

@@ -104,9 +104,9 @@ class NestedWeights:
 
     def show(self, keep: Keep) -> None:
         """Let the network have these units, with their weights as they were trained."""
+        self._masks.choose(keep)
         for variable, whole in zip(self._variables, self._whole, strict=True):
-            variable.assign(whole)
-        self._masks.set(keep)
+            variable.assign(np.where(self._masks.there(variable), whole, 0))
 
     def store(self) -> None:
         """Take over the weights of the units that are there."""

@@ -38,6 +38,11 @@ class Masks:
 
     def set(self, keep: Keep) -> None:
         """Keep these units and cut the others, at once and after every step."""
+        self.choose(keep)
+        self.apply()
+
+    def choose(self, keep: Keep) -> None:
+        """Keep these units and cut the others from the next step on; weights stay as they are."""
         self.keep = {**self.keep, **keep}
         for group in self._structure.groups.values():
             for slot in group.slots:
@@ -46,7 +51,6 @@ class Masks:
                     values = mask.numpy()
                     values[slot.positions] = self.keep[group.name][:, None]
                     mask.assign(values)
-        self.apply()
 
     def apply(self) -> None:
         """Set the weights of cut units to zero."""

@@ -118,12 +118,17 @@ class Structure:
 
     def weight_shapes(self, widths: Widths) -> dict[str, list[Shape]]:
         """Return the shapes of every layer's weights at these widths."""
-        shapes = {name: [list(weight.shape) for weight in own] for name, own in self.graph.variables.items()}
+        shapes = {name: [list(shape) for shape in own] for name, own in self._weight_shapes.items()}
         for group in self.groups.values():
             for slot in group.slots:
                 removed = (group.size - widths[group.name]) * slot.positions.shape[1]
                 shapes[slot.layer][slot.weight][slot.axis] -= removed
         return {name: [tuple(shape) for shape in own] for name, own in shapes.items()}
+
+    @cached_property
+    def _weight_shapes(self) -> dict[str, list[Shape]]:
+        """The shapes of every layer's weights now; asking variables for them takes long."""
+        return {name: [tuple(weight.shape) for weight in own] for name, own in self.graph.variables.items()}
 
     def _require_fixed_sizes(self) -> None:
         names = dict(self.graph.inputs) | {node.output: node.name for node in self.graph.nodes}

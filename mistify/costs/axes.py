@@ -5,7 +5,7 @@ A plug-in is an entry point of the group `mistify.metrics`: an `Axis`, under the
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from numbers import Real
@@ -91,8 +91,15 @@ class Axis:
         at = precision if self.by_precision else Quantization.NONE
         return axis_name(self.format.quantity, hardware if self.by_hardware else None, at)
 
-    def costs(self, network: NetworkCost, profiles: Iterable[HardwareProfile]) -> Iterator[tuple[str, float]]:
+    def costs(
+        self, network: NetworkCost, profiles: Iterable[HardwareProfile], only: Container[str] | None = None
+    ) -> Iterator[tuple[str, float]]:
         """Yield what a network costs under every condition, by axis.
+
+        Args:
+            network: The network.
+            profiles: The hardware.
+            only: The axes that are wanted; None for all.
 
         Raises:
             MistifyError: INTERNAL, a plug-in returns something that is no cost.
@@ -100,7 +107,9 @@ class Axis:
         for precision in STORED if self.by_precision else (Quantization.NONE,):
             for profile in profiles if self.by_hardware else (HOST,):
                 condition = Condition(precision, profile)
-                yield self.name(condition), self._checked(partial(self.cost, network, condition))
+                name = self.name(condition)
+                if only is None or name in only:
+                    yield name, self._checked(partial(self.cost, network, condition))
 
     def measured(self, package: bytes, precision: Quantization, threads: int = 1) -> dict[str, float]:
         """Measure what a package costs on this machine, by axis; empty for an axis that is not measured.
@@ -232,18 +241,21 @@ def at_precision(name: str, precision: Quantization) -> str:
     )
 
 
-def costs_of(network: NetworkCost, profiles: Iterable[HardwareProfile] = ()) -> Costs:
+def costs_of(
+    network: NetworkCost, profiles: Iterable[HardwareProfile] = (), only: Container[str] | None = None
+) -> Costs:
     """Return a network's cost on every axis, under every condition.
 
     Args:
         network: The layers of the network.
         profiles: The hardware of those axes that depend on it.
+        only: The axes that are wanted, as where thousands of networks are compared; None for all.
 
     Raises:
         MistifyError: INTERNAL, a plug-in returns something that is no cost.
     """
     on = tuple(profiles)
-    return {name: cost for axis in known_axes() for name, cost in axis.costs(network, on)}
+    return {name: cost for axis in known_axes() for name, cost in axis.costs(network, on, only)}
 
 
 def plugged_in_formats(costs: Iterable[str]) -> tuple[AxisFormat, ...]:
