@@ -6,7 +6,9 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import STRONGEST, MorphNetExecutor, worth_by_blocks
 from executors.params import MorphNetParams, TrainingParams
-from executors.structure import analyse, removable_blocks
+from executors.pruning.state import PruningState
+from executors.search.planning import weights_of
+from executors.structure import analyse, copied, removable_blocks
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
@@ -189,7 +191,7 @@ def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, traini
         values[slot.positions[: group.size // 2].ravel()] = 0
         variable.assign(np.moveaxis(values, 0, slot.axis))
     assignment = Assignment(model, {FLOPS: 1.0}, (), training_setup, 0, structure)
-    weights, blocks = MorphNetExecutor(MorphNetParams())._planner._weights(assignment)
+    weights, blocks = weights_of(PruningState.of(copied(model), assignment, lambda _: None))
     assert set(blocks) == {block.name for block in removable_blocks(structure)}
     assert set(weights) == set(structure.groups)
     assert weights[spare] == pytest.approx(0.1 * max(weights.values()))

@@ -9,6 +9,7 @@ from executors.pruning.reconstruction import Compensation
 from executors.structure import analyse, narrow, widen
 from executors.training.evaluation import Evaluation, evaluate, recalibrate
 from tests.executors.conftest import small_resnet
+from tests.executors.pruning.copies import with_copies
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers
@@ -41,7 +42,7 @@ def difference(one, other, data):
 
 
 def test_of_copies_one_takes_over_from_the_others(trained, digits):
-    wide = widen(analyse(trained), 2.0)
+    wide = with_copies(trained)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0])
     for model in (trained, wide):
@@ -50,7 +51,7 @@ def test_of_copies_one_takes_over_from_the_others(trained, digits):
 
 
 def test_copies_that_are_just_cut_are_missed(trained, digits):
-    wide = widen(analyse(trained), 2.0)
+    wide = with_copies(trained)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0], compensated=False)
     recalibrate(wide, digits[0])

@@ -8,8 +8,9 @@ from executors.data import Dataset
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation
 from executors.pruning.saliency import damages
-from executors.structure import analyse, widen
+from executors.structure import analyse
 from tests.executors.conftest import small_resnet
+from tests.executors.pruning.copies import with_copies
 
 layers = keras.layers
 
@@ -78,8 +79,8 @@ def test_the_order_is_as_good_as_the_best_of_all_choices():
     assert chosen < 1.3 * best
 
 
-def test_of_a_widened_network_the_copies_go_first(trained, digits):
-    wide = widen(analyse(trained), 1.5)
+def test_of_copies_one_goes_first(trained, digits):
+    wide = with_copies(trained)
     actual = found_damages(wide, digits[0])
     for name, group in analyse(trained).groups.items():
         copies = len(actual[name]) - group.size
