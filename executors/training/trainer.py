@@ -235,7 +235,8 @@ class Trainer:
         if tutor is None:
             return {}
         outputs = call(tutor, inputs, training=False)
-        return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in self._objectives.items()}
+        objectives = objectives_of(tutor, self._setup.train, self._setup.settings)
+        return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in objectives.items()}
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
