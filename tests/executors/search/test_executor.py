@@ -47,12 +47,17 @@ def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
             qualities.append((super()._quality(search, genes), search.space.architecture(genes).widths))
             return qualities[-1][0]
 
-    executor = Noting(RandomSearchParams(adapt_steps=1, cuts=1, candidates=5))
-    executor.init(replace(assignment, seed=2))
-    executor.iterate()
-    assert len(qualities) == 5
-    best, widths = max(qualities, key=lambda actual: actual[0])
-    assert best not in (qualities[0][0], qualities[-1][0])  # else the first or the last would do
+    for seed in range(2, 10):
+        qualities.clear()
+        executor = Noting(RandomSearchParams(adapt_steps=1, cuts=1, candidates=5))
+        executor.init(replace(assignment, seed=seed))
+        executor.iterate()
+        assert len(qualities) == 5
+        best, widths = max(qualities, key=lambda actual: actual[0])
+        if best not in (qualities[0][0], qualities[-1][0]):
+            break
+    else:
+        pytest.fail("with each seed, whoever takes the first or the last has the best")
     left = {name: group.size for name, group in analyse(executor.network()).groups.items()}
     assert sorted(left.values()) == sorted(widths[name] for name in left)
 
