@@ -169,8 +169,9 @@ class NestedExecutor(PruningExecutor):
             for name, group in source.groups.items()
         }
         structure = replace(source, groups=groups)
-        found = allocate(structure, widths, AllocationTerms(limits, assignment.profiles, counts, {}, source))
-        return found.widths if found else structure.least_widths
+        terms = AllocationTerms(limits, assignment.profiles, counts, {}, source)
+        allocation = allocate(structure, widths, terms)
+        return allocation.widths if allocation else structure.least_widths
 
     def _whole(self, assignment: Assignment) -> PruningState:
         """Return the state of the source."""

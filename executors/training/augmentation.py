@@ -69,12 +69,14 @@ def suitable_augmentation(model: keras.Model, data: Dataset, metric: Metric) -> 
         metric: By which it is scored on them.
     """
     sides = [size for shape in _images(signature_of(model)).values() for size in shape[:2] if size]
-    found, score = Augmentation(), evaluate(model, data, metric)
+    suitable, score = Augmentation(), evaluate(model, data, metric)
     for change in ({"flip": True}, {"crop": int(_MOST_SHIFTED * min(sides, default=0))}):
-        tried = found.model_copy(update=change)
-        if tried != found and metric.lost(_score_after(model, data, metric, tried), score) <= _MOST_LOST:
-            found = tried
-    return None if found == Augmentation() else found
+        further = suitable.model_copy(update=change)
+        if further == suitable:
+            continue
+        if metric.lost(_score_after(model, data, metric, further), score) <= _MOST_LOST:
+            suitable = further
+    return None if suitable == Augmentation() else suitable
 
 
 def _score_after(model: keras.Model, data: Dataset, metric: Metric, settings: Augmentation) -> float:

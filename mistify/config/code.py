@@ -41,10 +41,10 @@ def with_code_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     apart, code = dict(settings), dict(settings.get("code") or {})
     for place, value in _named(settings):
-        found = named_in_file(value)
-        if found is None:
+        file_and_name = named_in_file(value)
+        if file_and_name is None:
             continue
-        path, name = found
+        path, name = file_and_name
         if name in Metric.__members__.values():
             raise InvalidValue(value, f"another name than {name}, a metric of Mistify's own", "rename it")
         if code.setdefault(name, {"path": path}) != {"path": path}:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from mistify.config.reading import read_batch
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.uploads import as_written
-from mistify_client.porting.local_server import embedded_server, found_by_lookup
+from mistify_client.porting.local_server import embedded_server, lookup_problems
 from mistify_client.rpc.retry import Backoff
 
 #: An embedded server never returns at the same address, so waiting longer is useless.
@@ -68,16 +68,17 @@ def check_config(text: str, source: str, serving: Serving, token: str | None) ->
 def _problems_of_server(text: str, serving: Serving, token: str | None) -> Sequence[Problem]:
     """Return what a server finds wrong with a config by looking its names up.
 
-    Files of this machine, which it would be sent, do not count.
+    Files of this machine, which it would be sent, do not count. Where names cannot be looked up, the mistakes
+    that are known without are all the same worth reporting.
     """
-    if serving.remote is None:
-        with TemporaryDirectory(prefix="mistify-") as scratch:
-            store = serving.store if serving.store.is_dir() else Path(scratch).resolve()
-            return found_by_lookup(text, store, serving.roots)
-    from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
-    from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
-
     try:
+        if serving.remote is None:
+            with TemporaryDirectory(prefix="mistify-") as scratch:
+                store = serving.store if serving.store.is_dir() else Path(scratch).resolve()
+                return lookup_problems(text, store, serving.roots)
+        from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
+        from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
+
         with PortingClient(serving.remote, token) as client:
             client.plan(local_files(text, serving.roots).text)
     except MistifyError as error:

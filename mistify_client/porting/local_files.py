@@ -116,8 +116,9 @@ class _Collector:
                 holder[key] = self._name(holder[key])
         for place in _CODE_PLACES:
             for holder, key in _holders(goal, place):
-                if found := named_in_file(holder[key]):
-                    holder[key] = f"{self._name(found[0])}:{found[1]}"
+                if file_and_name := named_in_file(holder[key]):
+                    path, name = file_and_name
+                    holder[key] = f"{self._name(path)}:{name}"
 
     def _model(self, name: str) -> str:
         if name.startswith(_PRESET):

@@ -46,7 +46,7 @@ def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = T
             _stop(process)
 
 
-def found_by_lookup(config: str, store: Path, data_roots: Sequence[Path]) -> list[Problem]:
+def lookup_problems(config: str, store: Path, data_roots: Sequence[Path]) -> list[Problem]:
     """Return what an embedded server would find wrong with a config by reading it and looking its names up.
 
     None has to be started for that.

@@ -6,9 +6,7 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import STRONGEST, MorphNetExecutor, worth_by_blocks
 from executors.params import MorphNetParams, TrainingParams
-from executors.pruning.state import PruningState
-from executors.search.planning import weights_of
-from executors.structure import analyse, copied, removable_blocks
+from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
@@ -176,26 +174,6 @@ def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
         if width < structure.widths[name]:
             more = left.network({**left.widths, name: width + 1})
             assert costs_of(more, [device])[axis] > limits[axis], (name, left.widths)
-
-
-def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, training_setup):
-    """Of one group half is dead, so that nothing is lost with it; the others count more."""
-    model = small_resnet()
-    model.set_weights(trained.get_weights())
-    structure = analyse(model)
-    spare, *others = structure.groups
-    group = structure.groups[spare]
-    for slot in group.slots:
-        variable = structure.graph.layers[slot.layer].weights[slot.weight]
-        values = np.moveaxis(np.asarray(variable).copy(), slot.axis, 0)
-        values[slot.positions[: group.size // 2].ravel()] = 0
-        variable.assign(np.moveaxis(values, 0, slot.axis))
-    assignment = Assignment(model, {FLOPS: 1.0}, (), training_setup, 0, structure)
-    weights, blocks = weights_of(PruningState.of(copied(model), assignment, lambda _: None))
-    assert set(blocks) == {block.name for block in removable_blocks(structure)}
-    assert set(weights) == set(structure.groups)
-    assert weights[spare] == pytest.approx(0.1 * max(weights.values()))
-    assert min(weights[name] for name in others) > 1.5 * weights[spare]
 
 
 def sums_over_positions(essential):

@@ -8,6 +8,7 @@ from operator import itemgetter
 import keras
 
 from executors.base import AdaptationExecutor, Assignment, StuckError
+from executors.data import Array
 from executors.params import Params
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
@@ -130,7 +131,7 @@ def _tune(
     sample, is_growing = setup.validation.sample(LOOK_EXAMPLES), grows(assignment)
     if is_growing:
         trainer.learning_rate = trainer.usual_rate
-    best = Scores(setup.metric.worst), trainer.model.get_weights()
+    best, weights = Scores(setup.metric.worst), list[Array]()
     for number, round_steps in enumerate(_rounds(steps, params, 2 if is_growing else 1)):
         start = ProgressUpdate("tuning", steps, params.max_steps, costs)
         tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
@@ -140,13 +141,15 @@ def _tune(
             setup.validation, setup.metric, setup.settings.metrics, targets
         )
         report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
-        gains = number == 0 or serves_better(setup.metric, scores, best[0], targets)
-        if gains or not is_growing:
-            best = scores, trainer.model.get_weights()
-        if steps >= params.max_steps or (not gains if is_growing else assured):
+        if is_growing:
+            if number and not serves_better(setup.metric, scores, best, targets):
+                trainer.model.set_weights(weights)
+                break
+            weights = trainer.model.get_weights()
+        best = scores
+        if steps >= params.max_steps or (assured and not is_growing):
             break
-    trainer.model.set_weights(best[1])
-    return best[0], steps
+    return best, steps
 
 
 def _rounds(taken: int, params: Params, factor: int) -> Iterator[int]:

@@ -19,8 +19,9 @@ _EXAMPLES: Final = 1_000
 def grows(assignment: Assignment) -> bool:
     """Check whether an edge is for a network that was widened, and whose budget the source meets as it is."""
     source = assignment.source.network()
-    is_wider = analyse(assignment.model).network().flops > source.flops
-    return is_wider and meets(costs_of(source, assignment.profiles), assignment.budget)
+    if not meets(costs_of(source, assignment.profiles), assignment.budget):
+        return False
+    return analyse(assignment.model).network().flops > source.flops
 
 
 def growing(assignment: Assignment, source: keras.Model) -> Assignment:

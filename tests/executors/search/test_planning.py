@@ -1,16 +1,21 @@
-"""Which edges are planned before anything is cut; what is planned, tests/executors/test_morphnet.py has."""
+"""Edges that are planned before anything is cut; tests/executors/test_morphnet.py has the plans themselves."""
 
 import keras
+import numpy as np
 import pytest
 
 from executors.base import Assignment
 from executors.morphnet import MorphNetExecutor
 from executors.params import MorphNetParams, TrainingParams
-from executors.structure import analyse, residual_blocks
+from executors.pruning.state import PruningState
+from executors.search.planning import weights_of
+from executors.structure import analyse, copied, removable_blocks, residual_blocks
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
+from tests.executors.conftest import small_resnet
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,23 @@ def test_blocks_are_chosen_anew_where_the_hardware_is_much_slower_than_it_seemed
     executor = MorphNetExecutor(MorphNetParams())
     assert len(blocks(executor, fast)) == 1
     assert blocks(executor, slow) == blocks(MorphNetExecutor(MorphNetParams()), slow) == []
+
+
+def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, training_setup):
+    """Of one group half is dead, so that nothing is lost with it; the others count more."""
+    model = small_resnet()
+    model.set_weights(trained.get_weights())
+    structure = analyse(model)
+    spare, *others = structure.groups
+    group = structure.groups[spare]
+    for slot in group.slots:
+        variable = structure.graph.layers[slot.layer].weights[slot.weight]
+        values = np.moveaxis(np.asarray(variable).copy(), slot.axis, 0)
+        values[slot.positions[: group.size // 2].ravel()] = 0
+        variable.assign(np.moveaxis(values, 0, slot.axis))
+    assignment = Assignment(model, {FLOPS: 1.0}, (), training_setup, 0, structure)
+    weights, blocks = weights_of(PruningState.of(copied(model), assignment, lambda _: None))
+    assert set(blocks) == {block.name for block in removable_blocks(structure)}
+    assert set(weights) == set(structure.groups)
+    assert weights[spare] == pytest.approx(0.1 * max(weights.values()))
+    assert min(weights[name] for name in others) > 1.5 * weights[spare]

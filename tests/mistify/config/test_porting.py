@@ -392,33 +392,3 @@ def test_an_accuracy_is_asked_for_only_where_something_tells_it_before_the_test(
     with pytest.raises(MistifyError) as caught:
         parse_batch(text)
     assert 'name a file with labels as "validation"' in str(caught.value.problems[0])
-
-
-@pytest.mark.parametrize("accuracy", ["90", 90, {"": "90"}])
-@pytest.mark.parametrize("dataset", [{}, {"metric": "f1"}])
-def test_per_cent_without_its_mark_is_refused_with_what_to_write(accuracy, dataset):
-    data = {"train": "a.npz", "test": "b.npz", **dataset}
-    (problem,) = problems(entry(dataset=data, adaptation_goal={"FLOP": "0.5x", "accuracy": accuracy}))
-    assert problem.place == "[0].adaptation_goal.accuracy"
-    assert problem.value == "90.0"
-    assert problem.fix.startswith('write "90%" or "0.9"; if it is an error')
-
-
-@pytest.mark.parametrize(
-    ("dataset", "accuracy", "refused"),
-    [
-        ({"metric": "mse"}, "90", False),
-        ({"metrics": {"price": "mae"}}, {"price": 2.5}, False),
-        ({}, {"price": 2.5}, False),  # an error by default, if it is a figure
-        ({"metrics": {"price": "f1"}}, {"price": 2.5}, True),
-        ({}, "100%", False),
-        ({}, 250, True),
-    ],
-)
-def test_limits_of_errors_may_be_above_1(dataset, accuracy, refused):
-    data = {"train": "a.npz", "test": "b.npz", **dataset}
-    goal = entry(dataset=data, adaptation_goal={"FLOP": "0.5x", "accuracy": accuracy})
-    if refused:
-        assert len(problems(goal)) == 1
-    else:
-        parse(goal)
