@@ -1,4 +1,4 @@
-"""Edges that are planned before anything is cut; tests/executors/test_morphnet.py has the plans themselves."""
+"""Edges that are planned before anything is cut; tests/executors/test_morphnet.py has the plans."""
 
 import keras
 import numpy as np
