@@ -173,13 +173,13 @@ def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_funct
     module.__file__ = path
     try:
         exec(compile(content, path, "exec"), vars(module))  # noqa: S102 (the operator allows it)
-        found = vars(module)[name]
+        definition = vars(module)[name]
     except Exception as error:  # what a user's file raises is its own business
         raise InvalidValue(name, f"a name in {Path(path).name}", f"mend the file: {error!r}") from error
-    if isinstance(found, type) and issubclass(found, base):
-        return found()
-    if callable(found) and not isinstance(found, type):
-        return of_function(found)
+    if isinstance(definition, type) and issubclass(definition, base):
+        return definition()
+    if callable(definition) and not isinstance(definition, type):
+        return of_function(definition)
     raise InvalidValue(
         name, f"a function, or a class derived from {base.__module__}.{base.__qualname__}", "define one"
     )

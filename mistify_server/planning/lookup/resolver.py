@@ -115,21 +115,21 @@ class BatchResolver:
             for name, prepared in settings.preparation.items()
         }
         code = self._find_code(settings, place, problems)
-        found = {"text": text, "labels": labels, "preparation": preparation, "code": code}
-        return settings.model_copy(update=found)
+        files = {"text": text, "labels": labels, "preparation": preparation, "code": code}
+        return settings.model_copy(update=files)
 
     def _find_code(
         self, settings: DataSettings, place: str, problems: ProblemCollector
     ) -> dict[str, CodeFile]:
         """Return the files with metrics and losses below their roots, with their digests, by name."""
-        found: dict[str, CodeFile] = {}
+        files: dict[str, CodeFile] = {}
         for keys, name in settings.named_in_code():
             path = problems.check(
                 json_path(keys, place), partial(self._find_code_file, settings, keys[0], name)
             )
             if path is not None:
-                found[name] = CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())
-        return found
+                files[name] = CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())
+        return files
 
     def _find_code_file(self, settings: DataSettings, key: str, name: str) -> Path:
         file = settings.code[name]
