@@ -46,7 +46,8 @@ class Params(TrainingParams):
 
     Attributes:
         source_steps: Steps that tune the source on the data before anything is cut.
-        adapt_steps: The most steps between a goal's parent and a network that meets its budget.
+        adapt_steps: The most steps between a goal's parent and a network that meets its budget; with 0, and 0
+            `tune_steps`, nothing is trained: what is left is fitted to what it computed before.
         tune_steps: Steps that tune a network once it meets its budget.
         max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short, and
             while a network above the source gains.
@@ -57,7 +58,7 @@ class Params(TrainingParams):
     """
 
     source_steps: int = Field(default=2400, ge=0)
-    adapt_steps: int = Field(default=400, ge=1)
+    adapt_steps: int = Field(default=400, ge=0)
     tune_steps: int = Field(default=600, ge=0)
     max_steps: int = Field(default=3000, ge=1)
     schedule_interval: int = Field(default=200, ge=1)
@@ -79,15 +80,19 @@ class IterativePruningParams(Params):
 
     @property
     def steps_of_cut(self) -> int:
-        """Training steps before each cut."""
-        return max(1, self.adapt_steps // self.cuts)
+        """Training steps before each cut; 0 where nothing is trained until the budget is met."""
+        return max(1, self.adapt_steps // self.cuts) if self.adapt_steps else 0
 
     def planned_cuts(self, distance: float) -> int:
         """Return the cuts of an edge along which costs fall by a factor: as few as take the least share each.
 
+        Without training in between there is one.
+
         Args:
             distance: The factor, above 1.
         """
+        if not self.adapt_steps:
+            return 1
         return min(self.cuts, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
 
 

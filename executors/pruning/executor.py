@@ -9,9 +9,10 @@ import keras
 from executors.base import AdaptationExecutor, Assignment
 from executors.params import IterativePruningParams, Params
 from executors.pruning.reconstruction import Moments
+from executors.pruning.refitting import Original, refit
 from executors.pruning.state import PruningState
 from executors.pruning.structure_loss import StructureLoss
-from executors.structure import Keep, Structure, copied, narrow
+from executors.structure import Keep, Structure, copied, narrow, resolution
 from executors.timing import activity
 from executors.training.trainer import Trainer, constant
 from mistify.costs.budget import Costs, share_left
@@ -110,17 +111,25 @@ class IterativePruningExecutor(PruningExecutor):
 
         Args:
             keep: The units.
-            moments: What taking over needs to know.
+            moments: What taking over needs to know where layers cannot be fitted anew.
             structure: The network's without some blocks, or at another resolution, to go on with.
         """
         state = self._state
-        state.compensation.apply(state.masks.keep, keep, moments)
+        target = structure or state.structure
+        original = Original.of(state.structure)
+        fits = resolution(target.graph) == resolution(state.structure.graph)
+        if not fits:  # what was computed at other positions tells nothing of these
+            state.compensation.apply(state.masks.keep, keep, moments)
         state.masks.set(keep)
-        state.trainer.start_average()
-        if structure is not None and structure is not state.structure:
-            self._rebuild(structure)
-        elif state.share_of_physical < _REBUILD_BELOW or state.structure.averages_channels:
-            self._rebuild(state.structure)
+        if (
+            target is not state.structure
+            or state.share_of_physical < _REBUILD_BELOW
+            or state.structure.averages_channels
+        ):
+            self._rebuild(target)
+        if fits:
+            refit(original, keep, self._state.structure.graph, state.assignment.setup.train)
+        self._state.trainer.start_average()
 
     def _rebuild(self, structure: Structure) -> None:
         """Go on with a network that is physically as narrow as its masks were.

@@ -12,12 +12,13 @@ from executors.structure.handlers import (
     recurrent,
     reshaping,
 )
-from executors.structure.handlers.base import LayerHandler, Product, elements, positions, register
+from executors.structure.handlers.base import LayerHandler, Product, Window, elements, positions, register
 from executors.structure.handlers.registry import handler_of, is_leaf, registered
 
 __all__ = [
     "LayerHandler",
     "Product",
+    "Window",
     "applications",
     "attention",
     "convolution",

@@ -14,6 +14,23 @@ from mistify.costs.operators import Operation, OperatorKind, elementwise
 
 
 @dataclass(frozen=True)
+class Window:
+    """The positions of an input that a kernel [*size, C_in, C_out] sums over, for each one of its output.
+
+    Attributes:
+        size: Positions along each axis between the batch and the channels; empty for one position.
+        strides: From one to the next along each axis.
+        dilation: Between two of its positions along each axis.
+        padding: `same`, `valid` or `causal`.
+    """
+
+    size: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    padding: str = "valid"
+
+
+@dataclass(frozen=True)
 class Product:
     """A kernel that sums over the channels of an input as they are.
 
@@ -22,12 +39,14 @@ class Product:
         kernel: The weight.
         axis: Its axis along which the input's channels stand.
         bias: What is added, of the kernel's last axes; None where there is none.
+        window: What the kernel sums over, if it is all that makes the output; None otherwise.
     """
 
     input: int
     kernel: keras.Variable
     axis: int
     bias: keras.Variable | None
+    window: Window | None = None
 
 
 class LayerHandler(ABC):

@@ -12,6 +12,7 @@ from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
     Product,
+    Window,
     activated,
     mixes_channels,
     over,
@@ -68,7 +69,8 @@ class Convolution(LayerHandler):
         if layer.groups != 1:
             return ()
         bias = layer.bias if layer.use_bias else None
-        return (Product(0, layer.kernel, len(layer.kernel.shape) - 2, bias),)
+        window = Window(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
+        return (Product(0, layer.kernel, len(layer.kernel.shape) - 2, bias, window),)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Set the filters, and groups of unchanged width."""

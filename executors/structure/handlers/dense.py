@@ -7,7 +7,7 @@ import keras
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, Product, activated, positions, register
+from executors.structure.handlers.base import LayerHandler, Product, Window, activated, positions, register
 from executors.structure.handlers.convolution import finish
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind
@@ -26,7 +26,8 @@ class Dense(LayerHandler):
 
     def products(self, node: Node) -> Sequence[Product]:
         """Return the kernel."""
-        return (Product(0, node.layer.kernel, 0, node.layer.bias if node.layer.use_bias else None),)
+        bias = node.layer.bias if node.layer.use_bias else None
+        return (Product(0, node.layer.kernel, 0, bias, Window()),)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Set the units."""

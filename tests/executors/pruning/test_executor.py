@@ -2,14 +2,17 @@
 
 import keras
 import numpy as np
+import pytest
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.params import IterativePruningParams, TrainingParams
+from executors.morphnet import MorphNetExecutor
+from executors.params import IterativePruningParams, MorphNetParams, TrainingParams
 from executors.structure import analyse
+from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.uniform import UniformExecutor
-from mistify.costs.budget import FLOPS
+from mistify.costs.budget import FLOPS, meets
 
 layers = keras.layers
 
@@ -44,3 +47,24 @@ def test_units_that_nothing_reads_are_worth_nothing():
         values = state.values(state.compensation.moments(training_setup().train))
     assert values["second"].tolist() == [0, 0, 0, 0]
     np.testing.assert_allclose(values["first"].mean(), 1)
+
+
+@pytest.mark.parametrize(
+    ("executor_class", "params_class"),
+    [(UniformExecutor, IterativePruningParams), (MorphNetExecutor, MorphNetParams)],
+)
+def test_without_steps_a_network_is_cut_at_once_and_fitted(
+    executor_class, params_class, trained, digits, training_setup
+):
+    params = params_class(adapt_steps=0)
+    structure = analyse(trained)
+    budget = {FLOPS: 0.5 * structure.network().flops}
+    executor = executor_class(params)
+    executor.init(Assignment(trained, budget, (), training_setup, 0, structure))
+    assert executor_class.adapting_steps(params, 2.0) == 0
+    assert executor.iterate() == 0
+    assert meets(executor.measure(), budget)
+    executor.trainer.settle()
+    network = executor.network()
+    recalibrate(network, digits[0])
+    assert evaluate(network, digits[1]) > evaluate(trained, digits[1]) - 0.15

@@ -1,0 +1,300 @@
+"""Fitting what is left of a network to what it computed before a cut, layer by layer, without training.
+
+Layers are fitted in order, from the inputs on. Each one is given what the network that is left computes, and
+fitted to what the layer computed before the cut: so it makes up for what was cut from its inputs, and for
+what the layers before it could not make up for. (He et al., Channel Pruning, 2017, fit each layer to its old
+outputs from the inputs of the network that is left.)
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.data import Dataset
+from executors.inspection.limits import GIB
+from executors.pruning.windows import places_of, sampled, window_rows
+from executors.structure import Keep, Structure, foldable
+from executors.structure.graph import Graph, Node
+from executors.structure.handlers import Product, Window, handler_of
+from mistify.costs.network import FLOAT_BYTES
+
+Array: TypeAlias = npt.NDArray[Any]
+Ids: TypeAlias = npt.NDArray[np.int64]
+
+#: Training examples that layers are fitted on, at the most.
+_EXAMPLES: Final = 250
+
+#: What tensors may take, in bytes; so many of the size of the largest are there at once.
+_MOST_BYTES: Final = 2 * GIB
+_KEPT: Final = 4
+
+#: Places at which a layer is fitted: so many for each column of its kernel, between these two.
+_PLACES_PER_COLUMN: Final = 24
+_FEWEST_PLACES: Final = 4_000
+_MOST_PLACES: Final = 24_000
+
+#: Kernels of more columns are not fitted as a whole, which would take too long.
+_MOST_COLUMNS: Final = 2_500
+
+#: Share of the mean variance of a kernel's inputs that is added to each: what they do not tell stays as it
+#: is.
+_RIDGE: Final = 1e-3
+
+
+@dataclass(frozen=True)
+class Original:
+    """A network as it was before a cut.
+
+    Attributes:
+        structure: The network's.
+        weights: Of every layer, by its name.
+    """
+
+    structure: Structure
+    weights: Mapping[str, Sequence[Array]]
+
+    @classmethod
+    def of(cls, structure: Structure) -> "Original":
+        """Return a network as it is now."""
+        return cls(structure, structure.graph.weights)
+
+
+def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
+    """Fit the kernels of a network that was cut to what they computed before.
+
+    Args:
+        original: The network before the cut.
+        keep: The units of it that are left, by the names of its groups.
+        graph: What is left: layers of the same names with the weights of all other units at zero, or narrow
+            ones; some may be gone. Their weights are changed.
+        data: Training data.
+    """
+    largest = max(prod(size or 1 for size in shape[1:]) for shape in original.structure.graph.shapes)
+    count = int(max(1, min(_EXAMPLES, _MOST_BYTES // (_KEPT * FLOAT_BYTES * largest))))
+    examples = data.subset(np.random.default_rng(0).permutation(len(data))[:count])
+    before, changed = _Before(original, keep, examples), set[int]()
+    calls = Counter(node.name for node in graph.nodes)
+    for (node, inputs), wire in zip(_walk(graph, examples, {}), _wires(graph), strict=True):
+        follows = wire not in before.wires or not changed.isdisjoint(node.inputs)
+        if follows or before.loses(node.name):
+            changed.add(node.output)
+        products = handler_of(node.name, node.layer).products(node)
+        if follows and products and calls[node.name] == 1:
+            # A grouped convolution that is left one group is an ordinary one, and was none before.
+            for product, target in zip(products, before.targets(node.name), strict=False):
+                if product.kernel.trainable:
+                    target.fit(product, inputs[product.input].numpy())
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is left of a weight.
+
+    Attributes:
+        whole: The weight before the cut.
+        left: The indices of what is left along each axis.
+    """
+
+    whole: Array
+    left: Sequence[Ids]
+
+    @property
+    def values(self) -> Array:
+        """The values of what is left."""
+        return np.asarray(self.whole[np.ix_(*self.left)])
+
+    def places(self, variable: keras.Variable) -> list[Ids]:
+        """Return where it stands along each axis of the weight now."""
+        same = [now == before for now, before in zip(variable.shape, self.whole.shape, strict=True)]
+        return [ids if as_wide else np.arange(len(ids)) for ids, as_wide in zip(self.left, same, strict=True)]
+
+    def assign(self, variable: keras.Variable, values: Array) -> None:
+        """Set what is left of the weight to new values, and all else of it to zero."""
+        array = np.zeros(variable.shape, np.float32)
+        array[np.ix_(*self.places(variable))] = values
+        variable.assign(array)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a kernel is fitted to.
+
+    Attributes:
+        rows: What it computed for the outputs that are left [places, outputs]; without a window what it read
+            [places, channels].
+        places: Of its output; without a window of its input.
+        window: What the kernel sums over; None to fit it to inputs like the old ones.
+        kernel: What is left of it.
+        bias: What is left of the bias; None where there is none.
+        normalised: Whether a batch norm follows, so that neither scale nor mean of an output counts.
+    """
+
+    rows: Array
+    places: Sequence[Ids]
+    window: Window | None
+    kernel: _Part
+    bias: _Part | None
+    normalised: bool
+
+    def fit(self, product: Product, inputs: Array) -> None:
+        """Fit a kernel.
+
+        Args:
+            product: The kernel as it is now.
+            inputs: What its layer reads now.
+        """
+        channels = self.kernel.places(product.kernel)[product.axis]
+        rows = window_rows(inputs[..., channels], self.window or Window(), self.places)
+        start = self.kernel.values
+        if self.window is not None:
+            fitted, shift = self._solved(rows, start.reshape(rows.shape[1], -1))
+        else:
+            others = [ids for axis, ids in enumerate(self.kernel.left) if axis != product.axis]
+            whole = np.moveaxis(self.kernel.whole, product.axis, 0)
+            whole = whole[np.ix_(np.arange(len(whole)), *others)]
+            mixed, offset = self._solved(rows, np.eye(len(whole))[self.kernel.left[product.axis]])
+            fitted = np.moveaxis(np.tensordot(mixed, whole, 1), 0, product.axis)
+            shift = np.tensordot(offset, whole, 1)
+        fitted = fitted.reshape(start.shape)
+        if self.normalised and product.axis == fitted.ndim - 2:
+            fitted = fitted * self._growth(fitted)
+        self.kernel.assign(product.kernel, fitted)
+        if product.bias is not None and self.bias is not None:
+            bias = self.bias.values
+            # A constant at every position of a kernel: the sum over them (but for padded borders).
+            shift = shift.sum(axis=tuple(range(shift.ndim - bias.ndim)))
+            self.bias.assign(product.bias, bias + shift)
+
+    def _growth(self, fitted: Array) -> Array:
+        """Return the factors [outputs] that give the weights of each output, the last axis, the norm of old.
+
+        What is computed from less is fitted smaller. Behind a batch norm, training moves small weights far.
+        """
+        axes = tuple(range(fitted.ndim - 1))
+        whole = self.kernel.whole[..., self.kernel.left[-1]]
+        old, new = (np.sqrt(np.square(kernel).sum(axes)) for kernel in (whole, fitted))
+        return np.asarray(old / np.maximum(new, float(np.finfo(np.float32).tiny)))
+
+    def _solved(self, inputs: Array, start: Array) -> tuple[Array, Array]:
+        """Return the weights [columns, outputs] that compute the target best, and what is to be added.
+
+        Args:
+            inputs: Of the places [places, columns].
+            start: The weights where the inputs tell nothing.
+        """
+        share = 1.0 if self.normalised or self.bias is not None else 0.0
+        read, wanted = share * inputs.mean(0), share * self.rows.mean(0)
+        inputs, rows = inputs - read, self.rows - wanted
+        products = (inputs.T @ inputs).astype(np.float64) / len(rows)
+        crossed = (inputs.T @ rows).astype(np.float64) / len(rows)
+        ridge = _RIDGE * max(np.diag(products).mean(), float(np.finfo(np.float32).tiny))
+        weights = np.linalg.solve(products + ridge * np.eye(len(products)), crossed + ridge * start)
+        return weights, wanted - read @ weights
+
+
+class _Before:
+    """What a network computed before a cut; it is run as far as is asked for.
+
+    Args:
+        original: The network.
+        keep: The units of it that are left.
+        examples: What it is run on.
+
+    Attributes:
+        wires: What its calls read.
+    """
+
+    def __init__(self, original: Original, keep: Keep, examples: Dataset) -> None:
+        self._original, self._keep = original, keep
+        graph = original.structure.graph
+        self.wires = frozenset(_wires(graph))
+        self._normalised = {maker.name for maker in foldable(graph).values()}
+        self._nodes = _walk(graph, examples, original.weights)
+        self._targets: dict[str, list[_Target]] = {}
+
+    def loses(self, layer: str) -> bool:
+        """Check whether a layer loses weights."""
+        groups = self._original.structure.groups
+        return any(
+            not self._keep[name].all() and any(slot.layer == layer for slot in group.slots)
+            for name, group in groups.items()
+        )
+
+    def targets(self, layer: str) -> list[_Target]:
+        """Return the targets of the kernels of a layer that is called once."""
+        while layer not in self._targets:
+            node, inputs = next(self._nodes)
+            products = handler_of(node.name, node.layer).products(node)
+            self._targets[node.name] = [
+                self._target(node, product, inputs[product.input].numpy()) for product in products
+            ]
+        return self._targets.pop(layer)
+
+    def _target(self, node: Node, product: Product, inputs: Array) -> _Target:
+        part, window = self._part(node, product.kernel), product.window
+        columns = part.whole.size // part.whole.shape[-1]
+        if window is None or columns > _MOST_COLUMNS:
+            columns, window = part.whole.shape[product.axis], None
+        count = min(max(_PLACES_PER_COLUMN * columns, _FEWEST_PLACES), _MOST_PLACES)
+        shape = places_of(inputs.shape, window or Window())
+        places = sampled(shape, count, np.random.default_rng(0))
+        rows = window_rows(inputs, window or Window(), places)
+        if window is not None:
+            rows = rows @ part.whole.reshape(columns, -1)[:, part.left[-1]]
+        bias = None if product.bias is None else self._part(node, product.bias)
+        return _Target(rows, places, window, part, bias, node.name in self._normalised)
+
+    def _part(self, node: Node, variable: keras.Variable) -> _Part:
+        weight = next(place for place, own in enumerate(node.layer.weights) if own is variable)
+        whole = self._original.weights[node.name][weight]
+        masks = [np.ones(size, bool) for size in whole.shape]
+        for name, group in self._original.structure.groups.items():
+            for slot in group.slots:
+                if (slot.layer, slot.weight) == (node.name, weight):
+                    masks[slot.axis][slot.positions] = self._keep[name][:, None]
+        return _Part(whole, [np.flatnonzero(mask) for mask in masks])
+
+
+def _wires(graph: Graph) -> Iterator[tuple[str, ...]]:
+    """Yield for each call its layer's name and the names of what makes the tensors that it reads."""
+    makers = {**graph.inputs, **{node.output: node.name for node in graph.nodes}}
+    return ((node.name, *(makers[index] for index in node.inputs)) for node in graph.nodes)
+
+
+def _walk(
+    graph: Graph, examples: Dataset, weights: Mapping[str, Sequence[Array]]
+) -> Iterator[tuple[Node, list[tf.Tensor]]]:
+    """Run a network on examples, and yield each call with what it reads before it is made.
+
+    Batch norms normalise by these examples. Nothing of the network is changed.
+
+    Args:
+        graph: The network.
+        examples: Its inputs.
+        weights: Of layers, in place of those that they have; by their names.
+    """
+    tensors: dict[int, Any] = {
+        index: tf.constant(examples.inputs[name].astype(graph.dtypes[index], copy=False))
+        for index, name in graph.inputs.items()
+    }
+    unread = Counter(tensor for node in graph.nodes for tensor in node.inputs)
+    for node in graph.nodes:
+        yield node, [tensors[index] for index in node.inputs]
+        args, kwargs = node.call_arguments(tensors.__getitem__)
+        if isinstance(node.layer, keras.layers.BatchNormalization):
+            kwargs = {**kwargs, "training": True}
+        own = graph.variables[node.name] if node.name in weights else []
+        values = map(tf.constant, weights.get(node.name, ()))
+        with keras.StatelessScope(state_mapping=list(zip(own, values, strict=True))):
+            tensors[node.output] = node.layer(*args, **kwargs)
+        for index in node.inputs:
+            unread[index] -= 1
+            if not unread[index]:
+                tensors.pop(index, None)
