@@ -133,7 +133,7 @@ class _Target:
         window: What the kernel sums over; None to fit it to inputs like the old ones.
         kernel: What is left of it.
         bias: What is left of the bias; None where there is none.
-        normalised: Whether a batch norm follows, so that neither scale nor mean of an output counts.
+        centred: Whether a constant can be added behind the kernel: by its bias, or by a batch norm.
     """
 
     rows: Array
@@ -141,7 +141,7 @@ class _Target:
     window: Window | None
     kernel: _Part
     bias: _Part | None
-    normalised: bool
+    centred: bool
 
     def fit(self, product: Product, inputs: Array) -> None:
         """Fit a kernel.
@@ -162,25 +162,12 @@ class _Target:
             mixed, offset = self._solved(rows, np.eye(len(whole))[self.kernel.left[product.axis]])
             fitted = np.moveaxis(np.tensordot(mixed, whole, 1), 0, product.axis)
             shift = np.tensordot(offset, whole, 1)
-        fitted = fitted.reshape(start.shape)
-        if self.normalised and product.axis == fitted.ndim - 2:
-            fitted = fitted * self._growth(fitted)
-        self.kernel.assign(product.kernel, fitted)
+        self.kernel.assign(product.kernel, fitted.reshape(start.shape))
         if product.bias is not None and self.bias is not None:
             bias = self.bias.values
             # A constant at every position of a kernel: the sum over them (but for padded borders).
             shift = shift.sum(axis=tuple(range(shift.ndim - bias.ndim)))
             self.bias.assign(product.bias, bias + shift)
-
-    def _growth(self, fitted: Array) -> Array:
-        """Return the factors [outputs] that give the weights of each output, the last axis, the norm of old.
-
-        What is computed from less is fitted smaller. Behind a batch norm, training moves small weights far.
-        """
-        axes = tuple(range(fitted.ndim - 1))
-        whole = self.kernel.whole[..., self.kernel.left[-1]]
-        old, new = (np.sqrt(np.square(kernel).sum(axes)) for kernel in (whole, fitted))
-        return np.asarray(old / np.maximum(new, float(np.finfo(np.float32).tiny)))
 
     def _solved(self, inputs: Array, start: Array) -> tuple[Array, Array]:
         """Return the weights [columns, outputs] that compute the target best, and what is to be added.
@@ -189,7 +176,7 @@ class _Target:
             inputs: Of the places [places, columns].
             start: The weights where the inputs tell nothing.
         """
-        share = 1.0 if self.normalised or self.bias is not None else 0.0
+        share = 1.0 if self.centred else 0.0
         read, wanted = share * inputs.mean(0), share * self.rows.mean(0)
         inputs, rows = inputs - read, self.rows - wanted
         products = (inputs.T @ inputs).astype(np.float64) / len(rows)
@@ -249,7 +236,8 @@ class _Before:
         if window is not None:
             rows = rows @ part.whole.reshape(columns, -1)[:, part.left[-1]]
         bias = None if product.bias is None else self._part(node, product.bias)
-        return _Target(rows, places, window, part, bias, node.name in self._normalised)
+        centred = bias is not None or node.name in self._normalised
+        return _Target(rows, places, window, part, bias, centred)
 
     def _part(self, node: Node, variable: keras.Variable) -> _Part:
         weight = next(place for place, own in enumerate(node.layer.weights) if own is variable)
