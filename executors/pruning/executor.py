@@ -109,16 +109,21 @@ class IterativePruningExecutor(PruningExecutor):
     def _adopt(self, keep: Keep, moments: Mapping[int, Moments], structure: Structure | None = None) -> None:
         """Go on with these units of every group, which take over from the others.
 
+        Where cuts are not trained, all layers are fitted anew.
+
         Args:
             keep: The units.
-            moments: What taking over needs to know where layers cannot be fitted anew.
+            moments: What taking over needs to know.
             structure: The network's without some blocks, or at another resolution, to go on with.
         """
         state = self._state
         target = structure or state.structure
-        original = Original.of(state.structure)
-        fits = resolution(target.graph) == resolution(state.structure.graph)
-        if not fits:  # what was computed at other positions tells nothing of these
+        # What was computed at other positions tells nothing of these.
+        fitted = not self._params.steps_of_cut and resolution(target.graph) == resolution(
+            state.structure.graph
+        )
+        original = Original.of(state.structure) if fitted else None
+        if original is None:
             state.compensation.apply(state.masks.keep, keep, moments)
         state.masks.set(keep)
         if (
@@ -127,7 +132,7 @@ class IterativePruningExecutor(PruningExecutor):
             or state.structure.averages_channels
         ):
             self._rebuild(target)
-        if fits:
+        if original is not None:
             refit(original, keep, self._state.structure.graph, state.assignment.setup.train)
         self._state.trainer.start_average()
 
