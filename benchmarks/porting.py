@@ -10,22 +10,34 @@ from typing import Final, NamedTuple
 
 import keras
 
+from executors.base import executor_class
 from executors.data import Dataset
 from executors.params import LEAST_CUT
-from executors.structure import analyse
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
-from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
 from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
+from mistify_server.tasks.results import (
+    AdaptResult,
+    BranchResult,
+    PackageResult,
+    PrepareResult,
+    SourceResult,
+)
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    PackageSettings,
+    PackageTask,
+    PrepareTask,
+    SourceTask,
+)
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.runner import TaskRunner
 
@@ -108,14 +120,15 @@ class Porting:
         cuts: int = _CUTS,
         least: float = 1.0,
     ) -> None:
-        self._algorithm, self._cuts, self._least = algorithm, cuts, least
+        self._algorithm, self._cuts = algorithm, cuts
         self.data = data
         self._artifacts = Artifacts(directory)
         self._runner = TaskRunner(self._artifacts, lambda progress: None)
         self._settings = dict(settings)
-        self._made = self._prepare(model, self._settings, {})
+        self._made = self._make(model, self._settings, {})
         self.data = self._made.data or data  # files in place of data that were generated
         self._full = self._made.root_costs[FLOPS]
+        self._prepared = self._prepare(least * self._full)
 
     @property
     def accuracy(self) -> float:
@@ -276,10 +289,6 @@ class Porting:
         share = result.costs[FLOPS] / self._full
         return Reached(self.tested(result.checkpoint), share, result.steps, result.spent)
 
-    def _flops(self, model: ModelSource) -> float:
-        source = SourceCache(lambda progress: None).source(model)
-        return costs_of(analyse(source).network(), ())[FLOPS]
-
     @property
     def _seed(self) -> int:
         seed = self._settings.get("seed", 0)
@@ -291,9 +300,7 @@ class Porting:
         """Return the tuned source, widened if a goal is larger."""
         if share <= 1:
             return self._made.root
-        return self._prepare(
-            self.tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}
-        ).root
+        return self._make(self.tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}).root
 
     def _with_steps(self, steps: int | None, cuts: int) -> dict[str, object]:
         """Return the settings of an edge with a number of steps in all; None for those of the settings."""
@@ -315,14 +322,14 @@ class Porting:
                 hardware={},
                 budget={FLOPS: share * self._full},
                 seed=self._seed,
-                prepared=self._made.prepared.get(self._algorithm),
+                prepared=self._prepared,
             )
         )
         if not isinstance(result, AdaptResult) or not result.met:
             raise TypeError(f"an adaptation gave {result}")
         return result
 
-    def _prepare(
+    def _make(
         self, model: ModelSource, settings: dict[str, object], exceed: dict[str, float]
     ) -> SourceResult:
         result = self._runner.run(
@@ -334,13 +341,30 @@ class Porting:
                 hardware={},
                 exceed=exceed,
                 seed=self._seed,
-                prepare=(self._algorithm,),
-                least={FLOPS: self._least * self._flops(model)} if self._least < 1 else {},
             )
         )
         if not isinstance(result, SourceResult):
             raise TypeError(f"a source gave {result}")
         return result
+
+    def _prepare(self, least: float) -> str | None:
+        """Let the algorithm prepare for goals down to so many multiply-adds; return the artifact."""
+        if not executor_class(self._algorithm).prepares():
+            return None
+        result = self._runner.run(
+            PrepareTask(
+                teacher=self._made.teacher,
+                data=self.data,
+                algorithm=self._algorithm,
+                algorithm_config=self._settings,
+                hardware={},
+                least={FLOPS: least},
+                seed=self._seed,
+            )
+        )
+        if not isinstance(result, PrepareResult):
+            raise TypeError(f"a preparation gave {result}")
+        return result.prepared
 
 
 def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:

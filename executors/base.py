@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 import keras
 
 from executors.params import Params
+from executors.preparing import PreparationProgress
 from executors.structure import Structure
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
@@ -53,14 +54,14 @@ class Aptitude:
         gain: Share of the source's accuracy that a halving of its multiply-adds loses less than with
             MorphNet; less than 0 where it loses more.
         gain_at_latency: The same, besides, where latency is limited.
-        preparing: What `prepare` takes, in training steps of the source that take as long.
-        edge: What an edge takes besides its training steps, in the same unit.
+        edge: What an edge takes besides its training steps, in training steps of the source.
+        least_path: The goals on one path from which on it may be chosen; with fewer it does not pay.
     """
 
     gain: float = 0.0
     gain_at_latency: float = 0.0
-    preparing: int = 0
     edge: int = 150
+    least_path: int = 1
 
 
 class AdaptationExecutor(ABC):
@@ -90,13 +91,37 @@ class AdaptationExecutor(ABC):
     def __init__(self, params: Params) -> None:
         """Remember the settings; no work is done here."""
 
-    def prepare(self, assignment: Assignment) -> bytes:
+    def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Compute what depends on a source and its data alone; it is kept, and given to all edges.
+
+        It may be interrupted at any time, and is then called again, with the parts that were kept. Whoever
+        overrides it says in `preparing_steps` what it takes.
 
         Args:
             assignment: Of the source itself; its limits are the least of all goals, on each axis.
+            progress: Takes the progress, and keeps the parts that are done.
         """
         return b""
+
+    @classmethod
+    def prepares(cls) -> bool:
+        """Return whether there is anything to prepare."""
+        return cls.prepare is not AdaptationExecutor.prepare
+
+    @classmethod
+    def preparing_steps(cls, params: Params, distance: float) -> int:
+        """Return what `prepare` takes, in training steps of the source that take as long; 0 for nothing.
+
+        Args:
+            params: The settings.
+            distance: The source's costs over the least limit, on the axis where that is most.
+        """
+        return 0
+
+    @classmethod
+    def shared_steps(cls, params: Params) -> int:
+        """Return the steps of its own from which a network learns as much as from what `prepare` trains."""
+        return 0
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:

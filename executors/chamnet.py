@@ -15,9 +15,10 @@ import numpy as np
 
 from executors.base import Aptitude, Assignment
 from executors.params import ChamNetParams, Params
+from executors.preparing import PreparationProgress
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
-from executors.search.predictor import Floats
+from executors.search.predictor import Floats, samples_of, saved_samples
 from executors.structure import resolution
 from mistify.costs.budget import FLOPS
 
@@ -31,6 +32,13 @@ _CURIOSITY: Final = 0.5
 #: The predictor's first samples have this share of the source's multiply-adds at the least.
 _LEAST_SHARE: Final = 0.1
 
+#: Samples that are measured at once, and then kept; each takes as long as so many training steps.
+_AT_ONCE: Final = 10
+_STEPS_OF_SAMPLE: Final = 10
+
+#: The part of a preparation that has the samples so far.
+_SAMPLES: Final = "samples"
+
 #: In the place of a group that is not there any more: fewer halvings than any group can take.
 _GONE: Final = -8.0
 
@@ -40,7 +48,7 @@ class ChamNetExecutor(SearchExecutor):
 
     name = "chamnet"
     params_class = ChamNetParams
-    aptitude = Aptitude(gain_at_latency=-0.02, preparing=1_000, edge=350)
+    aptitude = Aptitude(gain_at_latency=-0.02, edge=350)
     _params: ChamNetParams
 
     def __init__(self, params: Params) -> None:
@@ -53,7 +61,14 @@ class ChamNetExecutor(SearchExecutor):
             self._predictor = Predictor.loaded(assignment.prepared)
         super().init(assignment)
 
-    def prepare(self, assignment: Assignment) -> bytes:
+    @classmethod
+    def preparing_steps(cls, params: Params, distance: float) -> int:
+        """Return as many steps as take as long as measuring the first samples."""
+        if not isinstance(params, ChamNetParams):
+            raise TypeError(f"params are {type(params).__name__}; expected {ChamNetParams.__name__}")
+        return _STEPS_OF_SAMPLE * params.samples
+
+    def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Measure candidates cut from the source, of all sizes."""
         state = self._state_of(assignment)
         search = CutSearch.of(state)
@@ -61,7 +76,13 @@ class ChamNetExecutor(SearchExecutor):
         shares = _LEAST_SHARE ** search.rng.random(len(candidates))
         limits = ({FLOPS: state.costs[FLOPS] * share} for share in shares)
         fitted = map(search.space.fitted, candidates, limits)
-        return Predictor(self._measured(search, (genes for genes in fitted if genes is not None))).saved()
+        architectures = [genes for genes in fitted if genes is not None]
+        samples = samples_of(progress.part(_SAMPLES))
+        while len(samples) < len(architectures):
+            samples += self._measured(search, architectures[len(samples) :][:_AT_ONCE])
+            progress.keep(_SAMPLES, saved_samples(samples))
+            progress.report(_STEPS_OF_SAMPLE * len(samples), _STEPS_OF_SAMPLE * len(architectures))
+        return Predictor(samples).saved()
 
     @property
     def _population(self) -> int:

@@ -18,15 +18,23 @@ import numpy as np
 
 from executors.base import Assignment, StuckError
 from executors.params import NestedParams, Params
+from executors.preparing import PreparationProgress
 from executors.pruning.allocation import AllocationTerms, Weights, allocate
-from executors.pruning.elastic import NestedWeights, Segment, first_units, loaded, saved, train_nested
+from executors.pruning.elastic import (
+    NestedWeights,
+    Segment,
+    SegmentTraining,
+    first_units,
+    loaded,
+    part_steps,
+    saved,
+    train_nested,
+)
 from executors.pruning.executor import PruningExecutor
 from executors.pruning.state import PruningState
 from executors.search.planning import weights_of
 from executors.structure import Keep, Widths, analyse, averaged_groups, narrow
 from executors.timing import activity
-from executors.training.evaluation import Evaluation
-from executors.training.objectives import objectives_of, predictions
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Budget, exceeded
 
@@ -35,6 +43,9 @@ Within: TypeAlias = Callable[[Widths, Budget], Widths]
 
 #: How many times the multiply-adds of its narrowest network a segment has, about.
 _RANGE: Final = 4.0
+
+#: Part of a segment's steps from which one of its networks learns as much by itself.
+_SHARE: Final = 3 / 8
 
 #: Networks of a segment whose widths are chosen; others are in between.
 _SIZES: Final = 6
@@ -56,15 +67,23 @@ class NestedExecutor(PruningExecutor):
         self._shown: tuple[Segment, NestedWeights] | None = None
 
     @classmethod
+    def shared_steps(cls, params: Params) -> int:
+        """Return the steps that a network of a segment is worth, of which every one has a share."""
+        return round(_SHARE * cls._nested(params).segment_steps)
+
+    @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
         """Return no steps: those of the segments are taken once for all edges."""
         return 0
 
-    def prepare(self, assignment: Assignment) -> bytes:
+    @classmethod
+    def preparing_steps(cls, params: Params, distance: float) -> int:
+        """Return the steps of all segments that a goal needs which is so far from the source."""
+        return _segments_between(distance) * cls._nested(params).segment_steps
+
+    def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Train the segments that the goals' least limits need."""
-        train, evaluation = assignment.setup.train, Evaluation(assignment.model)
-        answers = predictions(objectives_of(assignment.model, train), evaluation.outputs(train.inputs))
-        self._extend(replace(assignment, setup=replace(assignment.setup, teacher=answers)))
+        self._extend(assignment, progress)
         return saved(self._segments)
 
     def init(self, assignment: Assignment) -> None:
@@ -88,7 +107,7 @@ class NestedExecutor(PruningExecutor):
     def iterate(self) -> int:
         """Go on to the network of the budget; takes steps where no segment has one of its size yet."""
         assignment = self._state.assignment
-        steps = self._extend(assignment)
+        steps = self._extend(assignment, PreparationProgress())
         with activity("cutting"):
             self._show(assignment)
         over = ", ".join(exceeded(self.measure(), assignment.budget))
@@ -96,7 +115,13 @@ class NestedExecutor(PruningExecutor):
             raise StuckError(f"{over} over the limit with every channel group at its least units")
         return steps
 
-    def _extend(self, assignment: Assignment) -> int:
+    @staticmethod
+    def _nested(params: Params) -> NestedParams:
+        if not isinstance(params, NestedParams):
+            raise TypeError(f"params are {type(params).__name__}; expected {NestedParams.__name__}")
+        return params
+
+    def _extend(self, assignment: Assignment, progress: PreparationProgress) -> int:
         """Train segments down to the size that the limits leave; return their steps."""
         if _first_within(self._segments, assignment) is not None:
             return 0
@@ -106,14 +131,56 @@ class NestedExecutor(PruningExecutor):
         last = self._segments[-1].narrowest if self._segments else source.widths
         narrowest = within(last, assignment.budget)
         largest, smallest = (source.network(widths).flops for widths in (last, narrowest))
-        ends = np.geomspace(largest, smallest, 1 + max(1, round(log(largest / smallest) / log(_RANGE))))
-        for end in ends[1:-1]:
-            self._segments.append(self._trained(assignment, within(last, {FLOPS: end}), within))
-        self._segments.append(self._trained(assignment, narrowest, within))
-        return (len(ends) - 1) * self._params.segment_steps
+        count = _segments_between(largest / smallest)
+        for number, end in enumerate(np.geomspace(largest, smallest, 1 + count)[1:]):
+            last_one = number == count - 1
+            part = progress.part(f"segment-{number}")
+            if part:
+                training = SegmentTraining.loaded(part)
+            else:
+                widths = narrowest if last_one else within(last, {FLOPS: end})
+                training = self._begun(assignment, widths, within)
+            self._segments.append(self._trained(assignment, training, progress, number, count))
+        return count * self._params.segment_steps
 
-    def _trained(self, assignment: Assignment, narrowest: Widths, within: Within) -> Segment:
-        """Return the segment that follows the last one.
+    def _trained(
+        self,
+        assignment: Assignment,
+        training: SegmentTraining,
+        progress: PreparationProgress,
+        number: int,
+        count: int,
+    ) -> Segment:
+        """Return a segment trained to the end.
+
+        Args:
+            assignment: Has the source, and what is trained with.
+            training: Of the segment, as far as it has come.
+            progress: Takes the progress.
+            number: Of the segment among those that are trained now.
+            count: Of these.
+        """
+        source, steps, segment = assignment.source, self._params.segment_steps, training.segment
+
+        def report(step: int, loss: float) -> None:
+            progress.report(number * steps + step, count * steps, loss)
+
+        def keep(part: SegmentTraining) -> None:
+            progress.keep(f"segment-{number}", part.saved())
+
+        smallest = source.network(segment.narrowest).flops
+        at = replace(assignment, budget={FLOPS: smallest}, seed=assignment.seed + len(self._segments))
+        state = PruningState.of(
+            segment.network(source),
+            at,
+            self._structure_loss,
+            cuts=training.steps // part_steps(steps),  # other batches in each part
+            memory=training.memory,
+        )
+        return train_nested(training, state.at_start_of(at), steps, report, keep)
+
+    def _begun(self, assignment: Assignment, narrowest: Widths, within: Within) -> SegmentTraining:
+        """Return the segment that follows the last one, before its training.
 
         Args:
             assignment: Has the source, and what is trained with.
@@ -131,15 +198,15 @@ class NestedExecutor(PruningExecutor):
             values = whole.values(whole.compensation.moments(assignment.setup.train))
             keep, order = whole.masks.keep, {name: np.argsort(-worth) for name, worth in values.items()}
             model = whole.trainer.model
+        narrowest = {name: min(narrowest[name], width) for name, width in _counted(keep).items()}
         largest, smallest = (source.network(at).flops for at in (_counted(keep), narrowest))
         sizes: list[Widths] = [_counted(keep)]
         for limit in np.geomspace(largest, smallest, _SIZES)[1:-1]:
             sizes.append({n: max(w, narrowest[n]) for n, w in within(sizes[-1], {FLOPS: limit}).items()})
         sizes.append(narrowest)
         columns = {name: np.array([size[name] for size in sizes]) for name in narrowest}
-        at = replace(assignment, budget={FLOPS: smallest}, seed=assignment.seed + len(self._segments))
-        state = PruningState.of(model, at, self._structure_loss).at_start_of(at)
-        return train_nested(Segment(keep, order, columns, {}), state, self._params.segment_steps)
+        weights = {variable.path: variable.numpy() for variable in model.trainable_variables}
+        return SegmentTraining(Segment(keep, order, columns, weights))
 
     def _show(self, assignment: Assignment) -> None:
         """Go on to the network that the limits leave, in the first segment that has one."""
@@ -195,6 +262,11 @@ def _holds(assignment: Assignment, widths: Widths) -> bool:
     network = assignment.source.network(widths)
     costs = costs_of(network, assignment.profiles, only=assignment.budget)
     return not exceeded(costs, assignment.budget)
+
+
+def _segments_between(factor: float) -> int:
+    """Return the segments between two networks, of which one has so many times the multiply-adds."""
+    return max(1, round(log(factor, _RANGE)))
 
 
 def _counted(keep: Keep) -> dict[str, int]:

@@ -7,9 +7,9 @@ segment has a network of its own, which starts from the narrowest of the one bef
 """
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import keras
 import numpy as np
@@ -18,19 +18,23 @@ import numpy.typing as npt
 from executors.pruning.masks import Masks
 from executors.pruning.state import PruningState
 from executors.structure import Keep, Structure, Widths, narrow
-from executors.training.trainer import cosine
+from executors.training.trainer import Memory, cosine
 
 Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
-#: Steps in a row of one of the nested networks.
+#: Steps in a row of one of the nested networks, and between two reports.
 _STEPS: Final = 2
+_REPORT_STEPS: Final = 50
+
+#: Parts of the training after each of which it can be taken up again.
+_PARTS: Final = 8
 
 #: How far beyond the widest and the narrowest network places are drawn, to count as those: they have others
 #: on one side only, from which they learn.
 _BEYOND: Final = 0.08
 
-#: Parts of what is saved.
+#: What is saved of a segment.
 _KINDS: Final = ("keep", "order", "sizes", "weights")
 
 
@@ -121,42 +125,111 @@ class NestedWeights:
         return {v.path: whole for v, whole in zip(self._variables, self._whole, strict=True)}
 
 
-def train_nested(segment: Segment, state: PruningState, steps: int) -> Segment:
+@dataclass(frozen=True)
+class SegmentTraining:
+    """The training of a segment, as far as it has come.
+
+    Attributes:
+        segment: With the weights so far.
+        steps: Training steps so far.
+        memory: What the trainer knows besides the weights; None before the first step.
+    """
+
+    segment: Segment
+    steps: int = 0
+    memory: Memory | None = None
+
+    def saved(self) -> bytes:
+        """Return the training as bytes."""
+        arrays = _arrays_of("segment", self.segment) | {"steps": np.array(self.steps)}
+        if self.memory is not None:
+            arrays["updates"] = np.array(self.memory.steps)
+            for kind, moments in self.memory.arrays.items():
+                arrays |= {f"memory {kind} {path}": moment for path, moment in moments.items()}
+        return _written(arrays)
+
+    @classmethod
+    def loaded(cls, content: bytes) -> Self:
+        """Return the training that `saved` has returned."""
+        arrays = _read(content)
+        steps, updates = int(arrays.pop("steps")), arrays.pop("updates", None)
+        parts = _parted(arrays)
+        memory = None if updates is None else Memory(int(updates), parts.get("memory", {}))
+        return cls(Segment(**parts["segment"]), steps, memory)
+
+
+def train_nested(
+    training: SegmentTraining,
+    state: PruningState,
+    steps: int,
+    report: Callable[[int, float], None],
+    keep: Callable[[SegmentTraining], None],
+) -> Segment:
     """Train all networks of a segment together, and return it with their weights.
 
     Args:
-        segment: The segment.
-        state: Of its widest network.
+        training: As far as it has come.
+        state: Of the segment's widest network, with these weights.
         steps: Training steps of all together.
+        report: Takes the steps every now and then, and the mean training loss since the report before.
+        keep: Takes the training after each part of it.
     """
-    weights, rng, schedule = NestedWeights(state), np.random.default_rng(state.assignment.seed), cosine(steps)
-    for start in range(0, steps, _STEPS):
-        place = np.clip(rng.uniform(-_BEYOND, 1 + _BEYOND), 0.0, 1.0)
-        weights.show(first_units(segment.order, segment.widths(float(place))))
-        state.trainer.train(schedule[start : start + _STEPS])
-        weights.store()
-    return replace(segment, weights=weights.by_path)
+    weights, schedule, segment = NestedWeights(state), cosine(steps), training.segment
+    for first in range(training.steps, steps, part_steps(steps)):
+        end = min(first + part_steps(steps), steps)
+        rng, losses = np.random.default_rng([state.assignment.seed, first]), []
+        for step in range(first, end, _STEPS):
+            place = np.clip(rng.uniform(-_BEYOND, 1 + _BEYOND), 0.0, 1.0)
+            weights.show(first_units(segment.order, segment.widths(float(place))))
+            after = min(step + _STEPS, end)
+            losses.append(state.trainer.train(schedule[step:after]))
+            weights.store()
+            if len(losses) * _STEPS >= _REPORT_STEPS or after == end:
+                report(after, float(np.mean(losses)))
+                losses.clear()
+        segment = replace(segment, weights=weights.by_path)
+        keep(SegmentTraining(segment, end, state.trainer.memory()))
+    return segment
+
+
+def part_steps(steps: int) -> int:
+    """Return the steps after each of which a segment's training can be taken up again."""
+    return -(-steps // _PARTS)
 
 
 def saved(segments: Iterable[Segment]) -> bytes:
     """Return segments as bytes."""
-    arrays: dict[str, Any] = {
-        f"{number} {kind} {name}": array
-        for number, segment in enumerate(segments)
-        for kind in _KINDS
-        for name, array in getattr(segment, kind).items()
-    }
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for number, segment in enumerate(segments):
+        arrays |= _arrays_of(str(number), segment)
+    return _written(arrays)
+
+
+def loaded(content: bytes) -> list[Segment]:
+    """Return the segments that `saved` was given; none where there is no content."""
+    parts = _parted(_read(content)) if content else {}
+    return [Segment(**parts[number]) for number in sorted(parts, key=int)]
+
+
+def _arrays_of(name: str, segment: Segment) -> dict[str, npt.NDArray[Any]]:
+    return {f"{name} {kind} {key}": array for kind in _KINDS for key, array in getattr(segment, kind).items()}
+
+
+def _parted(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, dict[str, dict[str, npt.NDArray[Any]]]]:
+    """Return arrays by the parts of their names, which may have more blanks in the last one."""
+    parts: dict[str, dict[str, dict[str, npt.NDArray[Any]]]] = {}
+    for key, array in arrays.items():
+        name, kind, of = key.split(" ", 2)
+        parts.setdefault(name, {}).setdefault(kind, {})[of] = array
+    return parts
+
+
+def _written(arrays: Mapping[str, Any]) -> bytes:
     file = io.BytesIO()
     np.savez(file, **arrays)
     return file.getvalue()
 
 
-def loaded(content: bytes) -> list[Segment]:
-    """Return the segments that `saved` was given; none where there is no content."""
-    parts: dict[int, dict[str, dict[str, npt.NDArray[Any]]]] = {}
-    if content:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            for key in arrays:
-                number, kind, name = key.split(" ", 2)
-                parts.setdefault(int(number), {}).setdefault(kind, {})[name] = arrays[key]
-    return [Segment(**parts[number]) for number in sorted(parts)]
+def _read(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)

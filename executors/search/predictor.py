@@ -37,6 +37,17 @@ class Sample:
     quality: float
 
 
+def saved_samples(samples: Iterable[Sample]) -> bytes:
+    """Return samples as bytes."""
+    return json.dumps([asdict(sample) for sample in samples]).encode()
+
+
+def samples_of(content: bytes) -> list[Sample]:
+    """Return the samples that `saved_samples` was given; none where there is no content."""
+    samples = json.loads(content or b"[]")
+    return [Sample(tuple(sample["features"]), sample["quality"]) for sample in samples]
+
+
 class Predictor:
     """A Gaussian process over the features of candidates.
 
@@ -51,12 +62,11 @@ class Predictor:
     @classmethod
     def loaded(cls, content: bytes) -> Self:
         """Return a predictor with the samples that `saved` gave; without any where there is no content."""
-        samples = json.loads(content or b"[]")
-        return cls(Sample(tuple(sample["features"]), sample["quality"]) for sample in samples)
+        return cls(samples_of(content))
 
     def saved(self) -> bytes:
         """Return the samples as `loaded` takes them."""
-        return json.dumps([asdict(sample) for sample in self.samples]).encode()
+        return saved_samples(self.samples)
 
     def learn(self, samples: Iterable[Sample]) -> None:
         """Know more samples; how similar candidates are is found out anew."""

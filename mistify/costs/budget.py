@@ -112,6 +112,14 @@ def source_axis(axis: str) -> str:
     return axis_name(quantity_of(axis), conditions_of(axis).profile)
 
 
+def least(budgets: Iterable[Budget]) -> dict[str, float]:
+    """Return the least limit of several budgets on each axis."""
+    limits: dict[str, float] = {}
+    for budget in budgets:
+        limits |= {axis: min(limit, limits.get(axis, limit)) for axis, limit in budget.items()}
+    return limits
+
+
 def meets(costs: Costs, budget: Budget) -> bool:
     """Check whether every limited axis is within its limit."""
     return all(costs[axis] <= limit for axis, limit in budget.items())

@@ -69,6 +69,9 @@ class Source:
         formats: How to read the costs that plug-ins of the server have added.
         tuned_accuracy: That of the source tuned on the training data, the teacher of all goals.
         measured: Latencies on the server's machine, as in `Goal`.
+        steps: The training steps that tuned it.
+        preparing_steps: The steps in which algorithms have prepared for all of their goals, by algorithm; 0
+            where another job had prepared the same.
     """
 
     costs: Costs
@@ -77,6 +80,8 @@ class Source:
     formats: tuple[AxisFormat, ...] = ()
     tuned_accuracy: float | None = None
     measured: Costs = field(default_factory=dict)
+    steps: int = 0
+    preparing_steps: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,21 @@ class PlannedEdge:
 
 
 @dataclass(frozen=True)
+class PlannedPreparation:
+    """What an algorithm computes once for all of its edges, before the first of them.
+
+    Attributes:
+        algorithm: The algorithm.
+        steps: Training steps of the source, or what takes as long as so many.
+        seconds: The predicted time.
+    """
+
+    algorithm: str
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class PlannedBatch:
     """Configs that share model, dataset and algorithm, and are adapted together (4.3).
 
@@ -95,11 +110,12 @@ class PlannedBatch:
         source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
         source_outputs: The predicted score of each of its outputs, likewise.
         source_steps: The steps that tune the source.
-        source_seconds: The predicted time of the source and of the algorithms' preparations.
+        source_seconds: The predicted time of the source.
         edges: The edges of the tree, parents first.
         seconds: The predicted time of the whole batch with the present number of workers.
         evidence: The basis of the predictions, in words.
         formats: How to read the costs that plug-ins of the server have added.
+        preparations: What algorithms prepare.
     """
 
     model: str
@@ -113,6 +129,7 @@ class PlannedBatch:
     evidence: str
     source_outputs: tuple[OutputEstimate, ...] = ()
     formats: tuple[AxisFormat, ...] = ()
+    preparations: tuple[PlannedPreparation, ...] = ()
 
 
 @dataclass(frozen=True)

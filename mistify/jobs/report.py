@@ -24,6 +24,7 @@ from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import accuracy_change, source_of, speedup
 from mistify.jobs.formatting import amounts
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
+from mistify.wording import counted
 
 #: What decides on this machine, and on hardware where nothing is measured.
 _MEASUREMENT: Final = "measurement"
@@ -51,7 +52,8 @@ def report(job: Job) -> dict[str, object]:
     - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
     - `warning`: the limits that were likely to be missed, as predicted before the computation.
     - `compression`: the settings and the achieved figures; null if none was requested.
-    - `source`: accuracies in LiteRT on the test data, as it came and tuned; latencies by number of threads.
+    - `source`: accuracies in LiteRT on the test data, as it came and tuned; latencies by number of threads;
+      the training `steps` that tuned it, and those in which algorithms have prepared for all of their goals.
     - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
     - `spent`: seconds by activity, summed over all tasks, the longest first.
     """
@@ -72,6 +74,8 @@ def report(job: Job) -> dict[str, object]:
             "accuracy": source.accuracy,
             "tuned_accuracy": source.tuned_accuracy,
             "metric": source.metric.value,
+            "steps": source.steps,
+            "preparing_steps": dict(source.preparing_steps),
         },
         "metrics": {
             axis_format.name: {"label": axis_format.label, "unit": axis_format.kind.plain}
@@ -199,6 +203,14 @@ def judged_by(goal: Goal) -> str | None:
 def longest_first(spent: Mapping[str, float]) -> dict[str, float]:
     """Return seconds by activity, the longest first."""
     return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
+
+
+def preparations(source: Source | None) -> str:
+    """Return in how many steps algorithms have prepared for all of their goals, in words; may be empty."""
+    steps = source.preparing_steps if source else {}
+    return ", ".join(
+        f"{algorithm} prepared in {counted(count, 'step')}" for algorithm, count in steps.items()
+    )
 
 
 def time_shares(spent: Mapping[str, float]) -> dict[str, str]:

@@ -74,7 +74,7 @@ class PortingPlan(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PlannedBatch, _Mapping]]] = ..., out_of_reach: _Optional[_Iterable[_Union[OutOfReach, _Mapping]]] = ...) -> None: ...
 
 class PlannedBatch(_message.Message):
-    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats", "source_outputs")
+    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats", "source_outputs", "preparations")
     class SourceCostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,7 @@ class PlannedBatch(_message.Message):
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    PREPARATIONS_FIELD_NUMBER: _ClassVar[int]
     model: str
     metric: str
     source_costs: _containers.ScalarMap[str, float]
@@ -104,7 +105,18 @@ class PlannedBatch(_message.Message):
     evidence: str
     formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
     source_outputs: _containers.RepeatedCompositeFieldContainer[OutputEstimate]
-    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Interval, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., source_outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ...) -> None: ...
+    preparations: _containers.RepeatedCompositeFieldContainer[PlannedPreparation]
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Interval, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., source_outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ..., preparations: _Optional[_Iterable[_Union[PlannedPreparation, _Mapping]]] = ...) -> None: ...
+
+class PlannedPreparation(_message.Message):
+    __slots__ = ("algorithm", "steps", "seconds")
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    algorithm: str
+    steps: int
+    seconds: float
+    def __init__(self, algorithm: _Optional[str] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class PlannedEdge(_message.Message):
     __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "targets", "steps", "seconds", "warning", "precisions", "outputs")
@@ -281,7 +293,7 @@ class Job(_message.Message):
     def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured")
+    __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps")
     class CostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -296,19 +308,30 @@ class Source(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class PreparingStepsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
     TUNED_ACCURACY_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    PREPARING_STEPS_FIELD_NUMBER: _ClassVar[int]
     costs: _containers.ScalarMap[str, float]
     accuracy: float
     metric: str
     formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
     tuned_accuracy: float
     measured: _containers.ScalarMap[str, float]
-    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., tuned_accuracy: _Optional[float] = ..., measured: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    steps: int
+    preparing_steps: _containers.ScalarMap[str, int]
+    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., tuned_accuracy: _Optional[float] = ..., measured: _Optional[_Mapping[str, float]] = ..., steps: _Optional[int] = ..., preparing_steps: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class AxisFormat(_message.Message):
     __slots__ = ("quantity", "label", "units", "written", "whole", "relative", "expected")

@@ -11,7 +11,15 @@ from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
 from mistify.jobs.formatting import amounts, duration, shares
 from mistify.jobs.job import Source
-from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import (
+    Interval,
+    OutOfReach,
+    OutputEstimate,
+    Plan,
+    PlannedBatch,
+    PlannedEdge,
+    PlannedPreparation,
+)
 from mistify.uploads import as_written
 from mistify.wording import counted, listed, names_by
 
@@ -53,6 +61,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         "source_outputs": [asdict(output) for output in batch.source_outputs],
         "source_steps": batch.source_steps,
         "source_seconds": batch.source_seconds,
+        "preparations": [asdict(preparation) for preparation in batch.preparations],
         "edges": edges,
         "seconds": batch.seconds,
         "evidence": batch.evidence,
@@ -75,11 +84,18 @@ def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     model, steps = escape(as_written(batch.model)), counted(batch.source_steps, "step")
     head = f"[bold]{model}[/]: {escape(source)} after {steps}"
     tree = Tree(f"{head}, {duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
+    for preparation in batch.preparations:
+        tree.add(escape(_preparing(preparation)))
     places: dict[str | None, Tree] = {None: tree}
     for edge in batch.edges:
         branch = places[edge.parent].add(Group(*_edge(batch, edge, brief)))
         places[edge.goals[0]] = branch
     return tree
+
+
+def _preparing(preparation: PlannedPreparation) -> str:
+    steps, seconds = counted(preparation.steps, "step"), duration(preparation.seconds)
+    return f"{preparation.algorithm} prepares for all of its goals at once: {steps}, {seconds}"
 
 
 def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:

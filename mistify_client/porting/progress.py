@@ -97,19 +97,22 @@ class BarDisplay:
 class LineDisplay:
     """A line whenever a stage begins or another tenth of its steps is done, printed by `print_line`.
 
-    The start of work gets a line only if it is the first.
+    The start of work gets a line only if it is the first. Several algorithms may prepare at the same time.
     """
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print_line = print_line
-        self._shown: dict[str, tuple[str, int]] = {}
+        self._shown: dict[str, dict[str, int]] = {}
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
         """Implement `Display`."""
-        mark = progress.stage, _STEPS_SHOWN * progress.step // max(progress.total_steps, 1)
-        if self._shown.get(subject) == mark or (progress.stage == STARTING and subject in self._shown):
+        done, shown = (
+            _STEPS_SHOWN * progress.step // max(progress.total_steps, 1),
+            self._shown.get(subject, {}),
+        )
+        if shown.get(progress.stage) == done or (progress.stage == STARTING and shown):
             return
-        self._shown[subject] = mark
+        self._shown[subject] = {**shown, progress.stage: done}
         figures = _figures(progress, progress.costs, source)
         self.show_line(f"{subject}: {_stage(progress)}" + (f", {figures}" if figures else ""))
 

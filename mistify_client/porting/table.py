@@ -30,6 +30,7 @@ from mistify.jobs.report import (
     judged_by,
     latency_of,
     measured_latency,
+    preparations,
     profile_of_goal,
     time_shares,
 )
@@ -66,7 +67,8 @@ def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
 
     Precisions are shown where one is not float32, and threads where they differ. The caption says with how
-    many threads latencies are where no column does, and which goals are judged by a predicted latency. Beside
+    many threads latencies are where no column does, which goals are judged by a predicted latency, and in how
+    many steps algorithms have prepared for all goals. Beside
     accuracies are the points, or of errors the per cent, by which they differ from the tuned source's.
     """
     title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
@@ -74,7 +76,7 @@ def table(job: Job, width: int = 80) -> Table:
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
     threads_said = _threads(job.goals) if in_caption else None
-    said = threads_said, _predicted(job.goals), _time_shares(job.spent)
+    said = threads_said, _predicted(job.goals), escape(preparations(job.source)), _time_shares(job.spent)
     caption = "\n".join(filter(None, said))
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):

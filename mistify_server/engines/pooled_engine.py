@@ -29,6 +29,7 @@ ATTEMPTS = 3
 DEADLINES: Mapping[str, float] = {
     "inspect": 240.0,
     "source": 86_400.0,
+    "prepare": 86_400.0,
     "adapt": 86_400.0,
     "branch": 86_400.0,
     "package": 86_400.0,
@@ -40,6 +41,7 @@ DEADLINES: Mapping[str, float] = {
 LEASES: Mapping[str, float] = {
     "inspect": 240.0,
     "source": 60.0,
+    "prepare": 60.0,
     "adapt": 60.0,
     "branch": 60.0,
     "package": 600.0,

@@ -16,6 +16,7 @@ from mistify_server.tasks.tasks import (
     BranchTask,
     InspectTask,
     PackageTask,
+    PrepareTask,
     ReferenceTask,
     SourceTask,
     Task,
@@ -167,6 +168,8 @@ def needed(task: Task) -> frozenset[str]:
             names += [name for name in (task.model.path, task.model.builtin) if name]
         case AdaptTask() | BranchTask():
             names += [task.parent, task.teacher]
+        case PrepareTask():
+            names += [task.teacher]
         case PackageTask():
             names += [task.checkpoint, task.teacher]
         case ReferenceTask():

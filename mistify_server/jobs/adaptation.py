@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from typing import Literal, TypeAlias
 
 from structlog.contextvars import bound_contextvars
 
@@ -18,6 +19,7 @@ from mistify_server.jobs.task_factory import (
     branch_task,
     package_settings,
     package_task,
+    prepare_task,
     reference_task,
     source_task,
 )
@@ -30,6 +32,7 @@ from mistify_server.store.changes import (
     GoalChanged,
     GoalsFailed,
     LayersSaved,
+    PreparationSaved,
     ReferenceSaved,
     RootSaved,
 )
@@ -38,6 +41,7 @@ from mistify_server.tasks.results import (
     AdaptResult,
     BranchResult,
     PackageResult,
+    PrepareResult,
     ReferenceResult,
     Result,
     SourceResult,
@@ -45,15 +49,21 @@ from mistify_server.tasks.results import (
 )
 from mistify_server.tasks.tasks import AdaptTask, Task
 
-# Packages go first, as they end goals; then the nodes of the trees, parents first; references last.
+# Packages go first, as they end goals; then the nodes of the trees, parents first, and preparations before
+# the first node that needs them; references last.
 _PACKAGE_RANK, _TREE_RANK, _REFERENCE_RANK = 0, 1, 2
+
+#: None for the root, the index of a node, the id of a goal that is packaged, or an algorithm that prepares.
+_Key: TypeAlias = int | str | tuple[Literal["prepare"], str] | None
 
 _logger = logging.getLogger(__name__)
 
 
 class CollectiveAdaptation:
-    """Puts the steps of a batch on the queue, each as soon as the checkpoint that it starts from exists.
+    """Puts the steps of a batch on the queue, each as soon as all that it starts from exists.
 
+    A node starts from a checkpoint, and from what its algorithm has prepared, for which other algorithms do
+    not wait.
     Results that the store has are not made again, and each result is in the store before it is reported: the
     work can be interrupted at any point. The children of a node that missed its goals start from it all the
     same; a node that failed fails its subtree. A network that collapsed on the way from its parent's is
@@ -73,6 +83,7 @@ class CollectiveAdaptation:
         self._plan = state.plan
         self._root = state.root
         self._checkpoints = dict(state.checkpoints)
+        self._preparations = dict(state.preparations)
         self._branches = dict(state.branches)
         measured = state.reference.measured if state.reference else ()
         self._referenced = {conditions_of(axis).threads for axis in measured}
@@ -80,7 +91,7 @@ class CollectiveAdaptation:
         self._engine = engine
         self._artifacts = artifacts
         self._queue = queue
-        self._queued: set[int | str | None] = set()
+        self._queued: set[_Key] = set()
         self._tree = _Tree(state.plan)
 
     def queue_steps(self) -> None:
@@ -90,8 +101,7 @@ class CollectiveAdaptation:
         if self._root is None:
             self._queue_once(None, (_TREE_RANK, self._plan.number, -1), self._make_root)
             return
-        for index in (None, *self._checkpoints):
-            self._queue_next(self._root, index)
+        self._queue_all(self._root)
 
     def grow(self, plan: BatchPlan) -> None:
         """Take up the new nodes and goals of the batch's plan."""
@@ -113,11 +123,11 @@ class CollectiveAdaptation:
         self._queue.add((_REFERENCE_RANK, self._plan.number), step)
         return True
 
-    def _queue_once(self, key: int | str | None, rank: tuple[int, ...], step: Step) -> None:
+    def _queue_once(self, key: _Key, rank: tuple[int, ...], step: Step) -> None:
         """Put a step on the queue, unless it has been put there before.
 
         Args:
-            key: None for the root, the index of a node, or the id of the goal that is packaged.
+            key: Of the step.
             rank: Steps of lower ranks go first.
             step: The step.
         """
@@ -134,14 +144,46 @@ class CollectiveAdaptation:
             return
         self._log.record(RootSaved(self._plan.number, result))
         self._root = result
-        self._queue_next(result, None)
+        self._queue_all(result)
+
+    def _queue_all(self, root: SourceResult) -> None:
+        """Queue all steps that can be done."""
+        waiting = (
+            node for node in self._plan.nodes if self._waits(node) and self._log.open_goals(node.goals)
+        )
+        for node in waiting:
+            rank = (_TREE_RANK, self._plan.number, self._tree.rank[node.index])
+            step = partial(self._prepare, node.algorithm, root)
+            self._queue_once(("prepare", node.algorithm), rank, step)
+        for index in (None, *self._checkpoints):
+            self._queue_next(root, index)
+
+    def _waits(self, node: NodePlan) -> bool:
+        """Check whether the algorithm of a node has still to prepare."""
+        estimates = self._plan.estimates
+        candidate = estimates.candidates.get(node.algorithm) if estimates else None
+        return candidate is not None and candidate.prepares and node.algorithm not in self._preparations
+
+    async def _prepare(self, algorithm: str, root: SourceResult) -> None:
+        result = await self._run(prepare_task(self._plan, algorithm, root), ())
+        if not isinstance(result, PrepareResult):
+            self._queued.discard(("prepare", algorithm))  # goals that are added later try again
+            own = [node.index for node in self._plan.nodes if node.algorithm == algorithm]
+            reason = f"{algorithm} could not prepare: {failure_reason(result)}"
+            self._log.record(self._failed(self._tree.subtree(*own), reason))
+            return
+        self._log.record(PreparationSaved(self._plan.number, algorithm, result))
+        self._preparations[algorithm] = result
+        self._queue_all(root)
 
     def _queue_next(self, root: SourceResult, index: int | None) -> None:
         """Queue the steps that start from the checkpoint of a node, or from the root if the index is None."""
         adapted = None if index is None else self._checkpoints[index]
         checkpoint = root.root if adapted is None else adapted.checkpoint
         for child in self._tree.children.get(index, ()):
-            if child.index not in self._checkpoints and self._log.open_goals(child.goals):
+            if self._waits(child) or child.index in self._checkpoints:
+                continue
+            if self._log.open_goals(child.goals):
                 rank = (_TREE_RANK, self._plan.number, self._tree.rank[child.index])
                 step = partial(self._adapt, child.index, root, checkpoint)
                 self._queue_once(child.index, rank, self._named(step, child.index, child.goals[0]))
@@ -181,7 +223,8 @@ class CollectiveAdaptation:
 
     def _adapt_task(self, node: NodePlan, root: SourceResult, parent: str) -> AdaptTask:
         goals = [self._log.goal(goal_id) for goal_id in node.goals]
-        return adapt_task(self._plan, node, goals, root, parent)
+        prepared = self._preparations.get(node.algorithm)
+        return adapt_task(self._plan, node, goals, root, parent, prepared=prepared)
 
     async def _branch_and_package(
         self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult
@@ -189,7 +232,9 @@ class CollectiveAdaptation:
         """Make a goal's package, after its branches if it asks for any."""
         goal = self._log.goal(goal_id)
         if goal.branches is not None and goal_id not in self._branches:
-            task = branch_task(self._plan, self._tree.nodes[index], goal, root, adapted)
+            node = self._tree.nodes[index]
+            prepared = self._preparations.get(node.algorithm)
+            task = branch_task(self._plan, node, goal, root, adapted, prepared=prepared)
             branches = await self._run(task, [goal_id])
             if not isinstance(branches, BranchResult):
                 reason = f"the branches could not be made: {failure_reason(branches)}"
@@ -243,7 +288,9 @@ class CollectiveAdaptation:
             node = self._tree.nodes[index].model_copy(
                 update={"budget": dict(other.budget), "targets": other.targets}
             )
-            result = await self._run(adapt_task(self._plan, node, [other], root, root.root), [goal.id])
+            prepared = self._preparations.get(node.algorithm)
+            task = adapt_task(self._plan, node, [other], root, root.root, prepared=prepared)
+            result = await self._run(task, [goal.id])
             if isinstance(result, AdaptResult):
                 tried.append(other.quantization.precision)
                 best = best.improved(await self._attempt(index, other, result, root))
@@ -267,7 +314,7 @@ class CollectiveAdaptation:
 
         Args:
             task: The task.
-            goal_ids: The goals that it serves; empty for the source.
+            goal_ids: The goals that it serves; empty for the source and for preparations.
 
         Raises:
             MistifyError: UNAVAILABLE, no task can be run, or results cannot be stored, as on a full disk. The
@@ -303,9 +350,12 @@ class _Tree:
         for node in plan.nodes:
             self.children.setdefault(node.parent, []).append(node)
 
-    def subtree(self, index: int) -> list[NodePlan]:
-        """Return a node and all below it, parents first."""
-        nodes = [self.nodes[index]]
-        for node in nodes:  # grows during the iteration
-            nodes += self.children.get(node.index, ())
-        return nodes
+    def subtree(self, *indices: int) -> list[NodePlan]:
+        """Return nodes and all below them, each once and parents first."""
+        nodes = {index: self.nodes[index] for index in indices}
+        queue = list(nodes.values())
+        for node in queue:  # grows during the iteration
+            new = [child for child in self.children.get(node.index, ()) if child.index not in nodes]
+            nodes |= {child.index: child for child in new}
+            queue += new
+        return queue

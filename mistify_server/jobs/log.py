@@ -15,6 +15,7 @@ from mistify_server.store.changes import (
     GoalChanged,
     GoalsFailed,
     JobChanged,
+    PreparationSaved,
     RootSaved,
 )
 from mistify_server.store.jobs import JobStore
@@ -90,6 +91,9 @@ class JobLog:
                 _logger.info("the job is %s%s", state.value, _because(reason), extra=about)
             case RootSaved(batch, _):
                 _logger.info("the source is prepared", extra={**about, "batch": batch})
+            case PreparationSaved(batch, algorithm, prepared):
+                about |= {"batch": batch, "steps": prepared.steps, "seconds": round(prepared.seconds, 1)}
+                _logger.info("%s has prepared", algorithm, extra=about)
             case CheckpointSaved(batch, node, result, _):
                 about |= {
                     "edge": f"{batch}/{node}",
@@ -124,7 +128,7 @@ class JobLog:
         out, unless they begin a stage or bring a new accuracy.
 
         Args:
-            goal_ids: The goals that the task serves; empty for the task that makes the source.
+            goal_ids: The goals that the task serves; empty for those of the source and of preparations.
         """
         stage, recorded_at = None, 0.0
 

@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 
 from mistify.config.quantization import QuantizationConfig
-from mistify.costs.budget import Budget
+from mistify.costs.budget import least
 from mistify.jobs.job import Goal
 from mistify_server.store.plans import BatchPlan, NodePlan
-from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, BranchResult, PrepareResult, SourceResult
 from mistify_server.tasks.tasks import (
     AdaptTask,
     BranchTask,
     PackageSettings,
     PackageTask,
+    PrepareTask,
     ReferenceTask,
     SourceTask,
 )
@@ -27,13 +28,36 @@ def source_task(plan: BatchPlan) -> SourceTask:
         hardware=plan.hardware,
         exceed=plan.exceed,
         seed=plan.seed,
-        prepare=tuple(sorted({node.algorithm for node in plan.nodes if node.algorithm})),
-        least=_least(node.budget for node in plan.nodes),
+    )
+
+
+def prepare_task(plan: BatchPlan, algorithm: str, root: SourceResult) -> PrepareTask:
+    """Return the task in which an algorithm prepares for the nodes that it will adapt.
+
+    Args:
+        plan: Of the batch.
+        algorithm: The name of the algorithm.
+        root: The result of the batch's source task.
+    """
+    return PrepareTask(
+        teacher=root.teacher,
+        data=root.data or plan.data,
+        algorithm=algorithm,
+        algorithm_config=plan.algorithm_config,
+        hardware=plan.hardware,
+        least=least(node.budget for node in plan.nodes if node.algorithm == algorithm),
+        seed=plan.seed,
     )
 
 
 def adapt_task(
-    plan: BatchPlan, node: NodePlan, goals: Iterable[Goal], root: SourceResult, parent: str
+    plan: BatchPlan,
+    node: NodePlan,
+    goals: Iterable[Goal],
+    root: SourceResult,
+    parent: str,
+    *,
+    prepared: PrepareResult | None,
 ) -> AdaptTask:
     """Return the task that adapts a node's network.
 
@@ -43,6 +67,7 @@ def adapt_task(
         goals: Of the node.
         root: The result of the batch's source task.
         parent: The checkpoint from which the network is adapted.
+        prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return AdaptTask(
         parent=parent,
@@ -55,12 +80,18 @@ def adapt_task(
         targets=node.targets,
         seed=node.seed,
         quantizations=_distinct_quantizations(goals),
-        prepared=root.prepared.get(node.algorithm),
+        prepared=prepared.prepared if prepared else None,
     )
 
 
 def branch_task(
-    plan: BatchPlan, node: NodePlan, goal: Goal, root: SourceResult, adapted: AdaptResult
+    plan: BatchPlan,
+    node: NodePlan,
+    goal: Goal,
+    root: SourceResult,
+    adapted: AdaptResult,
+    *,
+    prepared: PrepareResult | None,
 ) -> BranchTask:
     """Return the task that adapts the branches of a goal's package.
 
@@ -70,6 +101,7 @@ def branch_task(
         goal: The goal, which asks for branches.
         root: The result of the batch's source task.
         adapted: The result of the node's adapt task.
+        prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return BranchTask(
         parent=adapted.checkpoint,
@@ -82,7 +114,7 @@ def branch_task(
         targets=goal.targets,
         seed=node.seed,
         quantizations=(goal.quantization,),
-        prepared=root.prepared.get(node.algorithm),
+        prepared=prepared.prepared if prepared else None,
         shares=goal.branches.shares if goal.branches else (),
         costs=adapted.costs,
     )
@@ -142,14 +174,6 @@ def package_settings(job_id: str, goal: Goal) -> PackageSettings:
         tuning=goal.tuning,
         saved_model=goal.branches is not None and goal.branches.saved_model,
     )
-
-
-def _least(budgets: Iterable[Budget]) -> dict[str, float]:
-    """Return the least limit on each axis."""
-    least: dict[str, float] = {}
-    for budget in budgets:
-        least |= {axis: min(limit, least.get(axis, limit)) for axis, limit in budget.items()}
-    return least
 
 
 def _distinct_quantizations(goals: Iterable[Goal]) -> tuple[QuantizationConfig, ...]:

@@ -38,10 +38,14 @@ def artifact_of(file: PackageFile) -> str:
 
 
 class Artifacts:
-    """The artifacts below one directory; any number of processes can put and read at once."""
+    """The artifacts below one directory; any number of processes can put and read at once.
+
+    Attributes:
+        directory: The directory.
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._incoming = directory / "incoming"
 
     def put(self, content: Path | bytes, suffix: str | None = None) -> str:
@@ -60,7 +64,7 @@ class Artifacts:
             suffix = content.suffix.lower() if isinstance(content, Path) else ""
         if suffix and not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"got the suffix {suffix!r}; expected a dot, then up to 16 letters and digits")
-        with writing(self._directory):
+        with writing(self.directory):
             return self._put(content, suffix)
 
     def path(self, name: str) -> Path:
@@ -71,7 +75,7 @@ class Artifacts:
         """
         path = self._place(name)
         if not path.is_file():
-            raise MistifyError(ErrorCode.NOT_FOUND, f"the artifact {name} is not in {self._directory}")
+            raise MistifyError(ErrorCode.NOT_FOUND, f"the artifact {name} is not in {self.directory}")
         return path
 
     def size(self, name: str) -> int:
@@ -84,13 +88,13 @@ class Artifacts:
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
         """
-        with writing(self._directory):
+        with writing(self.directory):
             self._incoming.mkdir(parents=True, exist_ok=True)
         return self._incoming
 
     def names(self) -> list[str]:
         """Return all artifacts; files beside them, such as those of an interrupted copy, are left out."""
-        return [path.name for path in self._directory.glob("??/*") if _NAME.fullmatch(path.name)]
+        return [path.name for path in self.directory.glob("??/*") if _NAME.fullmatch(path.name)]
 
     @contextmanager
     def adding(self) -> Iterator[None]:
@@ -144,21 +148,21 @@ class Artifacts:
 
     @contextmanager
     def _locked(self, reason: str, *, shared: bool) -> Iterator[None]:
-        with writing(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        with writing(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not try_lock(handle, shared=shared):
                 raise MistifyError(
                     ErrorCode.UNAVAILABLE,
-                    f"{self._directory} is in use, {reason}; try again when that has ended",
+                    f"{self.directory} is in use, {reason}; try again when that has ended",
                 )
             yield
         finally:
             os.close(handle)
 
     def _place(self, name: str) -> Path:
-        return self._directory / _checked(name)["digest"][:2] / name
+        return self.directory / _checked(name)["digest"][:2] / name
 
     def _put(self, content: Path | bytes, suffix: str) -> str:
         handle, temporary = tempfile.mkstemp(dir=self.incoming())
@@ -177,7 +181,7 @@ class Artifacts:
                 place.parent.mkdir(exist_ok=True)
                 Path(temporary).replace(place)
                 sync_path(place.parent)
-                sync_path(self._directory)
+                sync_path(self.directory)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)

@@ -8,7 +8,13 @@ from mistify.jobs.details import LayerTable
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.results import AdaptResult, BranchResult, ReferenceResult, SourceResult
+from mistify_server.tasks.results import (
+    AdaptResult,
+    BranchResult,
+    PrepareResult,
+    ReferenceResult,
+    SourceResult,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,15 @@ class RootSaved:
 
     batch: int
     result: SourceResult
+
+
+@dataclass(frozen=True)
+class PreparationSaved:
+    """An algorithm has prepared for the goals of a batch."""
+
+    batch: int
+    algorithm: str
+    result: PrepareResult
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,7 @@ class Advanced:
 
 Change: TypeAlias = (
     RootSaved
+    | PreparationSaved
     | ReferenceSaved
     | CheckpointSaved
     | BranchesSaved

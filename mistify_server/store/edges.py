@@ -19,6 +19,7 @@ class Case(Message):
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
         steps: Training steps.
+        shared_steps: See `executors.base.AdaptationExecutor.shared_steps`.
     """
 
     subject: str
@@ -28,6 +29,12 @@ class Case(Message):
     distance: float
     share: float
     steps: int
+    shared_steps: int = 0
+
+    @property
+    def learned(self) -> int:
+        """Return the training steps that its network has learned for, before and on the edge."""
+        return self.shared_steps + self.steps
 
     @property
     def work(self) -> float:

@@ -9,7 +9,13 @@ from mistify.costs.profiles import Profile
 from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates
-from mistify_server.tasks.results import AdaptResult, BranchResult, ReferenceResult, SourceResult
+from mistify_server.tasks.results import (
+    AdaptResult,
+    BranchResult,
+    PrepareResult,
+    ReferenceResult,
+    SourceResult,
+)
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 
@@ -71,6 +77,7 @@ class BatchState:
         checkpoints: By node index.
         branches: Of multi-branch packages, by goal.
         reference: The source as measured in LiteRT; None until it is.
+        preparations: What algorithms have prepared for all goals, by algorithm.
     """
 
     plan: BatchPlan
@@ -78,3 +85,4 @@ class BatchState:
     checkpoints: Mapping[int, AdaptResult]
     branches: Mapping[str, BranchResult] = field(default_factory=dict)
     reference: ReferenceResult | None = None
+    preparations: Mapping[str, PrepareResult] = field(default_factory=dict)

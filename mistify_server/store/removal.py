@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mistify_server.store.artifacts import digest_of
 from mistify_server.store.directory import Store, open_store, serving
+from mistify_server.store.preparations import Preparations
 
 
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
@@ -53,7 +54,14 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
 
 
 def _remove_files(store: Store, before: float) -> int:
-    """Remove the files that nothing refers to, of those put before a time, and return their bytes."""
+    """Remove the files that nothing refers to, of those put before a time, and return their bytes.
+
+    A job that has not ended may still take up what was begun to be prepared.
+    """
     names = store.artifacts.names()
     mentioned = store.jobs.mentioned()
-    return sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned)
+    begun = not store.jobs.unfinished()
+    prepared = Preparations(store.artifacts).remove_unused(mentioned, before, with_parts=begun)
+    return prepared + sum(
+        store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned
+    )

@@ -1,5 +1,6 @@
 """Estimates of edges before anything is adapted: traits of the model, costs of the algorithms."""
 
+from collections.abc import Sequence
 from math import ceil
 
 from mistify.config.metric import OutputScore
@@ -29,20 +30,38 @@ class Candidate(Message):
     Attributes:
         gain: See `executors.base.Aptitude`.
         gain_at_latency: Likewise.
-        preparing: Likewise.
         edge: Likewise.
-        adapting: Training steps until a budget is met, by the distance to it: `PER_HALVING` for each halving.
+        least_path: Likewise.
+        preparing: What preparing takes, in training steps of the source, by the distance from the source to
+            the least limits: `PER_HALVING` for each halving. Empty where there is nothing to prepare.
+        shared_steps: See `executors.base.AdaptationExecutor.shared_steps`.
+        adapting: Training steps until a budget is met, by the distance to it, likewise.
         tune_steps: Steps that tune a network which meets its budget, repeated while accuracy falls short.
         max_steps: The most steps of one goal.
     """
 
     gain: float
     gain_at_latency: float = 0.0
-    preparing: int
     edge: int
+    least_path: int = 1
+    preparing: tuple[int, ...] = ()
+    shared_steps: int = 0
     adapting: tuple[int, ...]
     tune_steps: int
     max_steps: int
+
+    @property
+    def prepares(self) -> bool:
+        """Return whether it prepares anything."""
+        return bool(self.preparing)
+
+    def preparing_steps(self, distance: float) -> int:
+        """Return what preparing takes, in training steps of the source.
+
+        Args:
+            distance: Halvings of the costs between the source and the least limits.
+        """
+        return self.preparing[_place(distance, self.preparing)] if self.preparing else 0
 
     def steps(self, distance: float, rounds: int = 1) -> int:
         """Return the training steps of an edge.
@@ -51,13 +70,18 @@ class Candidate(Message):
             distance: Halvings of the costs between parent and goal.
             rounds: How often the network is tuned.
         """
-        place = min(ceil(PER_HALVING * max(distance, 0.0)), len(self.adapting) - 1)
-        return min(self.adapting[place] + rounds * self.tune_steps, self.max_steps)
+        adapting = self.adapting[_place(distance, self.adapting)]
+        return min(adapting + rounds * self.tune_steps, self.max_steps)
 
     def rounds(self, distance: float) -> int:
         """Return the most rounds of tuning that `steps` allows at a distance."""
         left = self.max_steps - self.steps(distance, 0)
         return max(1, -(-left // self.tune_steps)) if self.tune_steps else 1
+
+
+def _place(distance: float, figures: Sequence[int]) -> int:
+    """Return the place of a distance, in halvings, in figures by distance."""
+    return min(ceil(PER_HALVING * max(distance, 0.0)), len(figures) - 1)
 
 
 class EdgeEstimates(Message):

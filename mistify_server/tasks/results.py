@@ -68,7 +68,6 @@ class SourceResult(TaskDone):
         root_costs: Of the root, by axis.
         steps: Training steps of the teacher.
         data: With files of the source's answers; None where all parts have labels.
-        prepared: The artifacts that algorithms have prepared for all goals, by algorithm.
     """
 
     kind: Literal["source_result"] = "source_result"
@@ -81,7 +80,19 @@ class SourceResult(TaskDone):
     root_costs: dict[str, float]
     steps: int
     data: DataSource | None = None
-    prepared: dict[str, str] = Field(default_factory=dict)
+
+
+class PrepareResult(TaskDone):
+    """The result of a prepare task.
+
+    Attributes:
+        prepared: The artifact; None where there was nothing to prepare.
+        steps: As the algorithm counts them, mostly training steps; 0 where another job had prepared the same.
+    """
+
+    kind: Literal["prepare_result"] = "prepare_result"
+    prepared: str | None
+    steps: int
 
 
 class AdaptResult(TaskDone):
@@ -196,7 +207,14 @@ class TaskFailure(Message):
 
 
 Result = (
-    Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | ReferenceResult | TaskFailure
+    Inspection
+    | SourceResult
+    | PrepareResult
+    | AdaptResult
+    | BranchResult
+    | PackageResult
+    | ReferenceResult
+    | TaskFailure
 )
 
 

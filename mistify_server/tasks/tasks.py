@@ -36,11 +36,7 @@ class InspectTask(Message):
 
 
 class SourceTask(Message):
-    """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it.
-
-    `algorithm_config` are settings of `algorithm`; those named in `prepare` prepare for the edges to come, of
-    which `least` has the least limits, by axis.
-    """
+    """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it."""
 
     kind: Literal["source"] = "source"
     model: ModelSource
@@ -50,16 +46,29 @@ class SourceTask(Message):
     hardware: dict[str, Profile]
     exceed: dict[str, float]
     seed: int
-    prepare: tuple[str, ...] = ()
-    least: dict[str, float] = Field(default_factory=dict)
+
+
+class PrepareTask(Message):
+    """Compute what an algorithm needs once for all goals of a tree.
+
+    `least` has the least limits of the edges that it will adapt, by axis.
+    """
+
+    kind: Literal["prepare"] = "prepare"
+    teacher: str
+    data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    hardware: dict[str, Profile]
+    least: dict[str, float]
+    seed: int
 
 
 class Adaptation(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
     `quantizations` are those of the packages: limits on latency are measured with them, and with the threads
-    that the budget's axes name. `prepared` is the artifact that the algorithm has prepared in the source
-    task.
+    that the budget's axes name. `prepared` is the artifact of the algorithm's prepare task, if it has one.
     """
 
     parent: str
@@ -169,4 +178,4 @@ class ReferenceTask(Message):
     threads: tuple[int, ...]
 
 
-Task = InspectTask | SourceTask | AdaptTask | BranchTask | PackageTask | ReferenceTask
+Task = InspectTask | SourceTask | PrepareTask | AdaptTask | BranchTask | PackageTask | ReferenceTask

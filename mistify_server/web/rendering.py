@@ -9,7 +9,7 @@ from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, duration, label, quality, shares
-from mistify.jobs.report import hardware_of_goal, outcome, time_shares
+from mistify.jobs.report import hardware_of_goal, outcome, preparations, time_shares
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import counted
 
@@ -52,6 +52,7 @@ def _environment() -> Environment:
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
         "shares": shares,
+        "preparations": preparations,
         "time_shares": time_shares,
     }
     return environment

@@ -46,10 +46,6 @@ class Checkpoints:
             np.savez(path, **arrays)
             return self._artifacts.path(self._artifacts.put(path))
 
-    def save_prepared(self, content: bytes) -> str:
-        """Put what an algorithm prepares for all goals into the artifacts."""
-        return self._artifacts.put(content, ".prepared")
-
     def load_prepared(self, artifact: str | None) -> bytes:
         """Return what an algorithm has prepared; empty where it has prepared nothing."""
         return self._artifacts.path(artifact).read_bytes() if artifact else b""

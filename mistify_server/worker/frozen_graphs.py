@@ -78,7 +78,7 @@ class GraphRunner:
             return self._package(task)
         if isinstance(task, ReferenceTask):
             return self._reference(task)
-        raise TypeError(f"a graph has no branches, as the {task.kind} task wants them")
+        raise TypeError(f"a graph is packaged unchanged; the {task.kind} task would change it")
 
     def _inspect(self, task: InspectTask) -> Inspection:
         problems = ProblemCollector()

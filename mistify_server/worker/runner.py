@@ -10,12 +10,14 @@ from executors.training.evaluation import evaluate
 from executors.training.plugged_in import code_from
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
+from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchResult,
     Inspection,
     PackageResult,
+    PrepareResult,
     ReferenceResult,
     SourceResult,
 )
@@ -24,6 +26,7 @@ from mistify_server.tasks.tasks import (
     BranchTask,
     InspectTask,
     PackageTask,
+    PrepareTask,
     ReferenceTask,
     SourceTask,
     Task,
@@ -39,11 +42,14 @@ from mistify_server.worker.packaging.conversion.branches import Branches, Branch
 from mistify_server.worker.packaging.layers import layer_table, profile_of
 from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.params import params_of
+from mistify_server.worker.prepare_tasks import Preparer
 from mistify_server.worker.reference_tasks import ReferenceMeter
 from mistify_server.worker.source_tasks import RootMaker
 from mistify_server.worker.training_setups import TrainingSetups
 
-Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | ReferenceResult
+Done: TypeAlias = (
+    Inspection | SourceResult | PrepareResult | AdaptResult | BranchResult | PackageResult | ReferenceResult
+)
 
 
 class TaskRunner:
@@ -63,6 +69,7 @@ class TaskRunner:
         self._setups = TrainingSetups(cache, self._checkpoints)
         self._inspector = SourceInspector(cache, on_progress)
         self._roots = RootMaker(cache, self._checkpoints, on_progress)
+        self._preparer = Preparer(Preparations(artifacts), self._checkpoints, self._setups, on_progress)
         self._edges = EdgeRunner(self._checkpoints, self._setups, on_progress)
         self._references = ReferenceMeter(cache, self._checkpoints, on_progress)
         self._graphs = GraphRunner(artifacts, cache, on_progress)
@@ -79,19 +86,23 @@ class TaskRunner:
         return result.model_copy(update={"spent": sheet.seconds})
 
     def _run(self, task: Task) -> Done:
+        done: Done
         match task:
             case InspectTask():
-                return self._inspector.inspect(task)
+                done = self._inspector.inspect(task)
             case SourceTask():
-                return self._roots.make(task)
+                done = self._roots.make(task)
+            case PrepareTask():
+                done = self._preparer.prepare(task)
             case AdaptTask():
-                return self._edges.adapt(task)
+                done = self._edges.adapt(task)
             case BranchTask():
-                return self._edges.branch(task)
+                done = self._edges.branch(task)
             case PackageTask():
-                return self._package(task)
+                done = self._package(task)
             case ReferenceTask():
-                return self._references.measure(task)
+                done = self._references.measure(task)
+        return done
 
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import keras
 
-from executors.base import Assignment, executor_class
 from executors.params import Params
 from executors.sources.scaling import scaled
 from executors.structure import analyse
@@ -27,7 +26,7 @@ from mistify_server.worker.params import params_of
 
 
 class RootMaker:
-    """Tunes sources, widens them, and has algorithms prepare for the goals.
+    """Tunes sources and widens them.
 
     Args:
         cache: Has source models and data.
@@ -70,7 +69,6 @@ class RootMaker:
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,
             data=None if data == task.data else data,
-            prepared=self._prepare(task, teacher, setup, params),
         )
 
     def _setup(
@@ -82,15 +80,3 @@ class RootMaker:
         made |= {} if data.labelled else {"test": self._cache.data(test)}
         check_answered(source, data, train, made)
         return TrainingSetup(train, validation, None, params, task.data.settings)
-
-    def _prepare(
-        self, task: SourceTask, teacher: keras.Model, setup: TrainingSetup, params: Params
-    ) -> dict[str, str]:
-        """Return the artifacts of what algorithms prepare for all goals, by algorithm."""
-        profiles, structure = tuple(task.hardware.values()), analyse(teacher, params.layers)
-        source = Assignment(teacher, task.least, profiles, setup, task.seed, structure)
-        prepared = {
-            name: executor_class(name)(params_of(name, task.algorithm_config)).prepare(source)
-            for name in task.prepare
-        }
-        return {name: self._checkpoints.save_prepared(made) for name, made in prepared.items() if made}

@@ -9,6 +9,7 @@ import pytest
 from executors.base import Assignment
 from executors.nested import NestedExecutor
 from executors.params import NestedParams
+from executors.preparing import PreparationProgress
 from executors.pruning.elastic import NestedWeights, Segment, first_units, loaded, saved
 from executors.pruning.state import PruningState
 from executors.structure import analyse, copied, narrow
@@ -39,8 +40,7 @@ def cut(executor, assignment):
 
 @pytest.fixture(scope="module")
 def prepared(trained, training_setup) -> bytes:
-    setup = replace(training_setup, teacher=None)
-    return NestedExecutor(PARAMS).prepare(assigned(trained, setup, 0.3))
+    return NestedExecutor(PARAMS).prepare(assigned(trained, training_setup, 0.3), PreparationProgress())
 
 
 def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, training_setup) -> None:

@@ -30,6 +30,7 @@ from mistify_server.tasks.results import (
     BranchResult,
     Inspection,
     PackageResult,
+    PrepareResult,
     ReferenceResult,
     Result,
     SourceResult,
@@ -40,6 +41,7 @@ from mistify_server.tasks.tasks import (
     BranchTask,
     InspectTask,
     PackageTask,
+    PrepareTask,
     ReferenceTask,
     SourceTask,
     Task,
@@ -73,8 +75,8 @@ class ScriptedWorker:
                 return self.source(task)
             case AdaptTask():
                 return self.adapt(task)
-            case BranchTask():
-                return self.branch(task)
+            case PrepareTask() | BranchTask():
+                return self.prepare(task) if isinstance(task, PrepareTask) else self.branch(task)
             case PackageTask():
                 precision, compression = task.settings.quantization.precision, task.settings.compression
                 network = self.artifacts.path(task.checkpoint).read_bytes()
@@ -137,6 +139,12 @@ class ScriptedWorker:
             shape = Problem("dataset.train", "no array y", "arrays x and y", "add it")
             return Inspection(costs={}, floor={}, problems=(shape,))
         return Inspection(**network)
+
+    def prepare(self, task: PrepareTask) -> Result:
+        if "params" in task.least and task.least["params"] == 11:
+            return TaskFailure(code="INTERNAL", message="11 parameters cannot be prepared for")
+        self.report(ProgressUpdate(f"preparing {task.algorithm}", 20, 40, loss=0.5))
+        return PrepareResult(prepared=self.keep(task.least), steps=40, spent={"training": 0.5})
 
     def branch(self, task: BranchTask) -> Result:
         made = (

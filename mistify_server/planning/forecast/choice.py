@@ -1,7 +1,9 @@
 """Choice of the algorithm for an edge (paper 3, "automatically selected adaptation algorithm")."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from mistify.jobs.plan import Estimate
@@ -24,12 +26,16 @@ class Edge:
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
         limits_latency: Whether latency is limited, on any hardware.
+        has_targets: Whether its network has to reach anything.
+        path: Edges of the longest path that it is on.
     """
 
     halvings: float
     distance: float
     share: float
     limits_latency: bool = False
+    has_targets: bool = False
+    path: int = 1
 
 
 @dataclass(frozen=True)
@@ -71,24 +77,35 @@ class Chooser:
         self._experience = experience
         self._evidence = experience.evidence(subject, traits.kind)
 
-    def __call__(self, edges: Sequence[Edge], prepared: Collection[str] | None = None) -> list[Choice]:
+    def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
+
+        An algorithm that pays for many goals only is left to others where too few are best adapted by it.
 
         Args:
             edges: Of one tree.
-            prepared: The algorithms that have prepared for this tree; others that would have to prepare are
-                left out. None where nothing has been prepared yet, and all can.
+            prepared: The algorithms that have prepared for this tree, and the halvings down to which they
+                have; others that would have to prepare are left out. None where nothing has been prepared
+                yet, and all can.
         """
-        available = {
-            name: candidate
-            for name, candidate in self._candidates.items()
-            if prepared is None or name in prepared or not candidate.preparing
-        }
-        by_algorithm = [
-            self._expected(name, edges, candidate.preparing / len(edges) if prepared is None else 0.0)
-            for name, candidate in sorted((available or self._candidates).items())
-        ]
-        return [self._best(edge, expected) for edge, *expected in zip(edges, *by_algorithm, strict=True)]
+        names = [
+            name
+            for name, candidate in sorted(self._candidates.items())
+            if prepared is None or name in prepared or not candidate.prepares
+        ] or sorted(self._candidates)
+        while True:
+            choices = self._chosen(edges, names, prepared)
+            counts = Counter(choice.algorithm for choice in choices) if prepared is None else {}
+            enough = [
+                name for name in names if not 0 < counts.get(name, 0) < self._candidates[name].least_path
+            ]
+            if not enough or enough == names:
+                return choices
+            names = enough
+
+    def preparing_steps(self, algorithm: str, edges: Sequence[Edge]) -> int:
+        """Return what an algorithm takes to prepare for one edge or more, in training steps of the source."""
+        return self._candidates[algorithm].preparing_steps(max(edge.halvings for edge in edges))
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> Case:
         """Return an edge as an algorithm would adapt it."""
@@ -100,11 +117,45 @@ class Chooser:
             distance=edge.distance,
             share=edge.share,
             steps=self._candidates[algorithm].steps(edge.distance, rounds),
+            shared_steps=self._candidates[algorithm].shared_steps,
         )
 
-    def _expected(self, algorithm: str, edges: Sequence[Edge], preparing: float) -> list[_Expected]:
+    def _chosen(
+        self, edges: Sequence[Edge], names: Sequence[str], prepared: Mapping[str, float] | None
+    ) -> list[Choice]:
+        """Return the best algorithm of each edge, of those of these names that suit it."""
+        chosen: dict[int, list[_Expected]] = {place: [] for place in range(len(edges))}
+        for name in names:
+            served = [place for place, edge in enumerate(edges) if self._suits(name, edge, prepared)]
+            expected = self._expected(name, [edges[place] for place in served], prepared is not None)
+            for place, one in zip(served, expected, strict=True):
+                chosen[place].append(one)
+        for place, edge in enumerate(edges):
+            if not chosen[place]:  # better an unsuitable one than none
+                chosen[place] = [
+                    of for name in names for of in self._expected(name, [edge], prepared is not None)
+                ]
+        return [self._best(edge, chosen[place]) for place, edge in enumerate(edges)]
+
+    def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
+        """Check whether an algorithm may adapt an edge at all.
+
+        One whose networks share their training has to have trained for its size, and cannot go on with one of
+        them until it reaches a target.
+        """
+        candidate = self._candidates[algorithm]
+        if edge.path < candidate.least_path:
+            return False
+        if not candidate.shared_steps:
+            return True
+        trained = prepared is None or edge.halvings <= prepared.get(algorithm, inf)
+        return trained and not (edge.has_targets and not candidate.tune_steps)
+
+    def _expected(self, algorithm: str, edges: Sequence[Edge], is_prepared: bool) -> list[_Expected]:
         cases = [self.case(edge, algorithm) for edge in edges]
-        overhead = self._experience.overhead(algorithm) + preparing
+        overhead = float(self._experience.overhead(algorithm))
+        if edges and not is_prepared:
+            overhead += self.preparing_steps(algorithm, edges) / len(edges)
         return [
             _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead)
             for edge, case, lost in zip(edges, cases, self._experience.lost(cases), strict=True)

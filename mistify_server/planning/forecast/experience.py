@@ -136,12 +136,12 @@ class Experience:
         return sum(record.case.subject == subject for record in self._records)
 
     def _features(self, cases: Sequence[Case]) -> Features:
-        weighted = np.array([weighted_halvings(case.halvings, case.steps) for case in cases])
+        weighted = np.array([weighted_halvings(case.halvings, case.learned) for case in cases])
         gains = [
             self._candidates[case.algorithm].gain if case.algorithm in self._candidates else 0.0
             for case in cases
         ]
-        positions = [position(case.halvings, case.distance, case.steps) for case in cases]
+        positions = [position(case.halvings, case.distance, case.learned) for case in cases]
         labels = {names: np.array(self._codes_of(names, cases), np.int64) for names in SPREADS}
         return Features(
             weighted_halvings=weighted,

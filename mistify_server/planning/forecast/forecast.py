@@ -14,7 +14,14 @@ from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
-from mistify.jobs.plan import Estimate, Interval, OutputEstimate, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import (
+    Estimate,
+    Interval,
+    OutputEstimate,
+    PlannedBatch,
+    PlannedEdge,
+    PlannedPreparation,
+)
 from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
 from mistify_server.planning.forecast.choice import Chooser, Edge
 from mistify_server.planning.forecast.experience import Experience
@@ -100,10 +107,13 @@ class Forecast:
         """
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
+        preparations = self._preparations
+        prepared = {preparation.algorithm: preparation.seconds for preparation in preparations}
         ends: dict[int | None, float] = {None: 0.0}
         for node in plan.nodes:
-            ends[node.index] = ends[node.parent] + edges[node.index].seconds
-        whole = sum(edge.seconds for edge in edges.values())
+            start = max(ends[node.parent], prepared.get(node.algorithm, 0.0))
+            ends[node.index] = start + edges[node.index].seconds
+        whole = sum(edge.seconds for edge in edges.values()) + sum(prepared.values())
         return PlannedBatch(
             model=plan.model_name,
             metric=plan.data.validation_metric,
@@ -112,6 +122,7 @@ class Forecast:
             source_outputs=tuple(map(self._estimate, self._outputs)),
             source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
+            preparations=preparations,
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
             evidence=self._experience.evidence(self._subject, self._estimates.traits.kind),
@@ -120,11 +131,12 @@ class Forecast:
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
         """Return the nodes, each with an algorithm and what it is expected to lose."""
+        down_to = None if prepared is None else {name: self._halvings(name) for name in prepared}
         open_nodes = [node for node in self.plan.nodes if not node.algorithm]
         if not open_nodes:
             return self.plan.nodes
         edges = [self._edge(node) for node in open_nodes]
-        choices = self._chooser(edges, prepared)
+        choices = self._chooser(edges, down_to)
         chosen = {
             node.index: node.model_copy(
                 update={"algorithm": choice.algorithm, "choice": choice.reason, "foreseen": choice.lost}
@@ -132,6 +144,22 @@ class Forecast:
             for node, choice in zip(open_nodes, choices, strict=True)
         }
         return tuple(chosen.get(node.index, node) for node in self.plan.nodes)
+
+    def _halvings(self, algorithm: str) -> float:
+        """Return the most halvings of the source's multiply-adds that an algorithm's nodes have."""
+        own = [self._edge(node).halvings for node in self.plan.nodes if node.algorithm == algorithm]
+        return max(own, default=0.0)
+
+    @cached_property
+    def _paths(self) -> dict[int | None, int]:
+        """The edges of the longest path on which each node is."""
+        above: dict[int | None, int] = {None: 0}
+        for node in self.plan.nodes:
+            above[node.index] = above[node.parent] + 1
+        longest = dict(above)
+        for node in reversed(self.plan.nodes):
+            longest[node.parent] = max(longest[node.parent], longest[node.index])
+        return longest
 
     @cached_property
     def _scales(self) -> dict[int | None, float]:
@@ -163,6 +191,8 @@ class Forecast:
             distance=distance(parent, node.budget),
             share=parent[FLOPS] / self.plan.source_costs[FLOPS],
             limits_latency=any(map(hardware_of, node.budget)),
+            has_targets=bool(node.targets),
+            path=self._paths[node.index],
         )
 
     def _costs(self, index: int | None) -> Costs:
@@ -202,7 +232,7 @@ class Forecast:
         Args:
             source: The source, or one of its outputs.
             losses: The shares.
-            steps: Training steps of the network.
+            steps: Training steps that the network has learned for.
         """
         return interval_of(
             source.metric,
@@ -226,10 +256,20 @@ class Forecast:
 
     @property
     def _source_seconds(self) -> float:
-        used = {node.algorithm for node in self.plan.nodes}
-        preparing = sum(self._estimates.candidates[name].preparing for name in used)
-        steps = self._estimates.source_steps + self._estimates.generating + preparing
+        steps = self._estimates.source_steps + self._estimates.generating
         return _STARTING + steps * self._step_seconds
+
+    @property
+    def _preparations(self) -> tuple[PlannedPreparation, ...]:
+        """What the algorithms of the plan prepare."""
+        edges: dict[str, list[Edge]] = {}
+        for node in self.plan.nodes:
+            if self._estimates.candidates[node.algorithm].prepares:
+                edges.setdefault(node.algorithm, []).append(self._edge(node))
+        steps = {name: self._chooser.preparing_steps(name, own) for name, own in sorted(edges.items())}
+        return tuple(
+            PlannedPreparation(name, count, count * self._step_seconds) for name, count in steps.items()
+        )
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]
@@ -275,9 +315,8 @@ class Forecast:
         losses = self._experience.lost(cases)
         reached = [expected_to_reach(node.targets, _figures_after(lost, scores)) for lost in losses]
         first = reached.index(True) if any(reached) else -1
-        steps = cases[first].steps
-        lost = [losses[first], loss_of(precision)]
-        return steps, tuple(self._estimate(score, lost, steps) for score in scores)
+        case, lost = cases[first], [losses[first], loss_of(precision)]
+        return case.steps, tuple(self._estimate(score, lost, case.learned) for score in scores)
 
 
 def forecast_of(

@@ -31,7 +31,9 @@ def record_of(
             then are missing.
         result: Of the edge.
     """
-    if plan.estimates is None or not result.steps:
+    candidate = plan.estimates.candidates.get(node.algorithm) if plan.estimates else None
+    shared = candidate.shared_steps if candidate else 0
+    if plan.estimates is None or not (result.steps or shared):
         return None
     traits, whole = plan.estimates.traits, root.source_costs[FLOPS]
     parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
@@ -44,6 +46,7 @@ def record_of(
             distance=distance(parent_costs, node.budget),
             share=parent[FLOPS] / whole,
             steps=result.steps,
+            shared_steps=shared,
         ),
         source_steps=root.steps,
         source=root.teacher_accuracy,

@@ -24,6 +24,7 @@ from mistify_server.store.changes import (
     GoalsFailed,
     JobChanged,
     LayersSaved,
+    PreparationSaved,
     ReferenceSaved,
     RootSaved,
     Submission,
@@ -67,7 +68,7 @@ from mistify_server.store.sql.schema import (
     LayersRow,
     Table,
 )
-from mistify_server.tasks.results import BranchResult, ReferenceResult, SourceResult
+from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceResult, SourceResult
 
 #: Rows of a job, those that refer to others first.
 _OF_JOB = (
@@ -300,6 +301,10 @@ def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
     match change:
         case RootSaved(batch, root):
             session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
+        case PreparationSaved(batch, algorithm, prepared):
+            of_batch = session.get_one(BatchRow, (job_id, batch))
+            made = prepared.model_dump(mode="json")
+            of_batch.preparations = {**of_batch.preparations, algorithm: made}
         case ReferenceSaved(batch, reference):
             session.get_one(BatchRow, (job_id, batch)).reference = reference.model_dump(mode="json")
         case CheckpointSaved(batch, node, result, record):
@@ -364,4 +369,5 @@ def _batch_state(session: Session, row: BatchRow) -> BatchState:
         checkpoints={checkpoint.node: adapt_result(checkpoint) for checkpoint in checkpoints},
         branches={entry.goal_id: BranchResult.model_validate(entry.result) for entry in branches},
         reference=None if row.reference is None else ReferenceResult.model_validate(row.reference),
+        preparations={name: PrepareResult.model_validate(made) for name, made in row.preparations.items()},
     )

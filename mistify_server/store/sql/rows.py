@@ -50,7 +50,7 @@ from mistify_server.store.sql.schema import (
     GoalRow,
     JobRow,
 )
-from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, PrepareResult, ReferenceResult, SourceResult
 
 Event: TypeAlias = JobState | GoalState | ProgressUpdate
 
@@ -227,7 +227,8 @@ def _first_position(token: str) -> int:
 
 def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
     of_batch = BatchRow.job_id == row.id, BatchRow.number == 0
-    root, measured = session.execute(select(BatchRow.root, BatchRow.reference).where(*of_batch)).one()
+    columns = select(BatchRow.root, BatchRow.reference, BatchRow.preparations)
+    root, measured, preparations = session.execute(columns.where(*of_batch)).one()
     source = None
     if root is not None:
         # Of a plan with thousands of nodes, one key is read. Costs on hardware that was named after the root
@@ -235,7 +236,8 @@ def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
         planned_costs = session.scalars(select(BatchRow.plan["source_costs"]).where(*of_batch)).one()
         reference = None if measured is None else ReferenceResult.model_validate(measured)
         made = SourceResult.model_validate(root)
-        source = _source(made, reference, _COSTS.validate_python(planned_costs))
+        prepared = {name: PrepareResult.model_validate(of) for name, of in preparations.items()}
+        source = _source(made, reference, _COSTS.validate_python(planned_costs), prepared)
     return Job(
         id=row.id,
         state=JobState(row.state),
@@ -266,9 +268,20 @@ def _goal(row: Row[Any], files: Mapping[str, Sequence[PackageFile]]) -> Goal:
     return Goal(**values, files=tuple(files.get(values["id"], ())))
 
 
-def _source(made: SourceResult, reference: ReferenceResult | None, planned_costs: Costs) -> Source:
+def _source(
+    made: SourceResult,
+    reference: ReferenceResult | None,
+    planned_costs: Costs,
+    prepared: Mapping[str, PrepareResult],
+) -> Source:
     costs = {**planned_costs, **made.source_costs}
-    source = Source(costs, metric=made.metric, formats=plugged_in_formats(costs))
+    source = Source(
+        costs,
+        metric=made.metric,
+        formats=plugged_in_formats(costs),
+        steps=made.steps,
+        preparing_steps={name: result.steps for name, result in prepared.items()},
+    )
     if reference is None:
         return source
     return replace(

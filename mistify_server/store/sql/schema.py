@@ -66,9 +66,9 @@ class AdditionRow(Table):
 
 
 class BatchRow(Table):
-    """A collective batch: its plan (`BatchPlan`), and once they are made, root and reference.
+    """A collective batch: its plan (`BatchPlan`), and once they are made, root, reference and preparations.
 
-    They are a `SourceResult` and a `ReferenceResult`.
+    They are a `SourceResult`, a `ReferenceResult`, and a `PrepareResult` for each algorithm that prepares.
     """
 
     __tablename__ = "batches"
@@ -77,6 +77,7 @@ class BatchRow(Table):
     plan: Mapped[dict[str, object]]
     root: Mapped[dict[str, object] | None]
     reference: Mapped[dict[str, object] | None]
+    preparations: Mapped[dict[str, object]] = mapped_column(server_default=text("'{}'"))
 
 
 class CheckpointRow(Table):

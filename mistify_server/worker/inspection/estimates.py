@@ -99,12 +99,16 @@ def _generating(data: DataSource) -> int:
 
 def _candidate(executor: type[AdaptationExecutor], params: Params) -> Candidate:
     aptitude = executor.aptitude or Aptitude()
-    distances = (2 ** (place / PER_HALVING) for place in range(1, _HALVINGS * PER_HALVING + 1))
+    distances = [2 ** (place / PER_HALVING) for place in range(1, _HALVINGS * PER_HALVING + 1)]
     return Candidate(
         gain=aptitude.gain,
         gain_at_latency=aptitude.gain_at_latency,
-        preparing=aptitude.preparing,
         edge=aptitude.edge,
+        least_path=aptitude.least_path,
+        preparing=tuple(executor.preparing_steps(params, distance) for distance in (1.0, *distances))
+        if executor.prepares()
+        else (),
+        shared_steps=executor.shared_steps(params),
         adapting=(0, *(executor.adapting_steps(params, distance) for distance in distances)),
         tune_steps=params.tune_steps,
         max_steps=params.max_steps,

@@ -59,18 +59,3 @@ async def test_a_network_that_collapses_on_its_way_is_adapted_from_the_source_to
     wide, narrow, again = site.tasks("adapt")
     assert narrow["budget"] == again["budget"] == {"flops": 5_000}
     assert again["parent"] == wide["parent"] != narrow["parent"]
-
-
-async def test_the_source_task_knows_the_least_limit_on_each_axis(
-    caller: Any, site: Any, make_config: Callable[..., dict[str, object]]
-) -> None:
-    job = await caller.submit(
-        [
-            make_config("wide", FLOP="0.8x"),
-            make_config("narrow", FLOP="0.5x", num_of_params=900),
-            make_config("slim", num_of_params=800),
-        ]
-    )
-    await caller.finished(job.id)
-    (source,) = site.tasks("source")
-    assert source["least"] == {"flops": 5_000, "params": 800}

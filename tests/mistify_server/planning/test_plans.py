@@ -88,7 +88,7 @@ async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
     job = await caller.submit(configs)
     (goal,) = (await caller.finished(job.id)).goals
     assert (goal.algorithm, goal.choice, goal.warning) == ("", "", "")
-    assert site.tasks("source")[0]["prepare"] == []
+    assert not site.tasks("prepare")
 
 
 async def test_a_goal_out_of_reach_is_reported_the_nearest_that_is_not(
@@ -143,7 +143,7 @@ async def test_the_choice_and_its_reason_stand_in_the_goals_and_the_edges(
     assert (half.algorithm, "chamnet" in half.choice) == ("morphnet", True)
     assert (named.algorithm, named.choice) == ("chamnet", "the config names it")
     assert [task["algorithm"] for task in foreseeable.tasks("adapt")] == ["morphnet", "chamnet"]
-    assert [task["prepare"] for task in foreseeable.tasks("source")] == [["morphnet"], ["chamnet"]]
+    assert [task["algorithm"] for task in foreseeable.tasks("prepare")] == ["chamnet"]
 
 
 async def test_edges_that_were_adapted_are_learned_from(

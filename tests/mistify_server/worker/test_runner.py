@@ -18,6 +18,7 @@ from mistify_server.tasks.tasks import (
     InspectTask,
     PackageSettings,
     PackageTask,
+    PrepareTask,
     ReferenceTask,
     SourceTask,
     Task,
@@ -215,10 +216,10 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         "algorithm_config": {**settings, "samples": 5, "init_population": 2},
         "hardware": {},
     }
-    root: Any = TaskRunner(artifacts, lambda progress: None).run(
-        SourceTask(model=source, exceed={}, seed=0, prepare=("chamnet",), **search)
-    )
-    prepared = root.prepared["chamnet"]
+    runner = TaskRunner(artifacts, lambda progress: None)
+    root: Any = runner.run(SourceTask(model=source, exceed={}, seed=0, **search))
+    result: Any = runner.run(PrepareTask(teacher=root.teacher, least={}, seed=0, **search))
+    prepared = result.prepared
     samples = Predictor.loaded(artifacts.path(prepared).read_bytes()).samples
     assert 1 < len(samples) <= 5  # those that the least share can be reached with
     known = []

@@ -176,6 +176,41 @@ def add_details(connection: Connection) -> None:
     )
 
 
+def prepare_by_itself(connection: Connection) -> None:
+    """Move what algorithms have prepared from roots to a column, and say by distance what preparing takes.
+
+    How many steps they took is not known. ChamNet and nested networks alone have prepared anything; what the
+    latter take was never predicted.
+    """
+    connection.execute("ALTER TABLE batches ADD COLUMN preparations JSON NOT NULL DEFAULT '{}'")
+    for job, number, text in connection.execute("SELECT job_id, number, root FROM batches").fetchall():
+        root = json.loads(text or "null")
+        if root is None:
+            continue
+        preparations = {
+            algorithm: {"spent": {}, "kind": "prepare_result", "prepared": artifact, "steps": 0}
+            for algorithm, artifact in root.pop("prepared").items()
+        }
+        values = (json.dumps(root), json.dumps(preparations), job, number)
+        connection.execute(
+            "UPDATE batches SET root = ?, preparations = ? WHERE job_id = ? AND number = ?", values
+        )
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        for name, candidate in (plan["estimates"] or {"candidates": {}})["candidates"].items():
+            steps = candidate.pop("preparing")
+            prepares = bool(steps) or name in ("chamnet", "nested")
+            candidate["preparing"] = [steps] * len(candidate["adapting"]) if prepares else []
+            candidate["shared_steps"] = 0
+            candidate["least_path"] = 1
+
+    def change_record(record: dict[str, Any]) -> None:
+        record["case"]["shared_steps"] = 0
+
+    _change_json(connection, "batches", "plan", change_plan)
+    _change_json(connection, "edges", "record", change_record)
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -187,6 +222,7 @@ STEPS: tuple[Step, ...] = (
     name_targets,  # to 18
     add_fleet,  # to 19
     add_details,  # to 20
+    prepare_by_itself,  # to 21
 )
 
 

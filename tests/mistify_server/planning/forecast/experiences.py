@@ -6,11 +6,14 @@ from mistify_server.tasks.estimates import Candidate, Traits
 TRAITS = Traits(model="m", kind="convolutional", blocks=2)
 
 CANDIDATES = {
-    "morphnet": Candidate(
-        gain=0.0, preparing=0, edge=150, adapting=(0, *[100] * 32), tune_steps=600, max_steps=3000
-    ),
+    "morphnet": Candidate(gain=0.0, edge=150, adapting=(0, *[100] * 32), tune_steps=600, max_steps=3000),
     "chamnet": Candidate(
-        gain=0.0, preparing=3000, edge=2000, adapting=(0, *[120] * 32), tune_steps=600, max_steps=3000
+        gain=0.0,
+        preparing=(3000,) * 33,
+        edge=2000,
+        adapting=(0, *[120] * 32),
+        tune_steps=600,
+        max_steps=3000,
     ),
 }
 

@@ -1,4 +1,4 @@
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ def chooser(
     return Chooser(TRAITS, "own", candidates, Experience(records or [], candidates))
 
 
-def chosen(chooser: Chooser, edge: Edge = EDGE, prepared: Collection[str] | None = None) -> Choice:
+def chosen(chooser: Chooser, edge: Edge = EDGE, prepared: Mapping[str, float] | None = None) -> Choice:
     """Of one of four edges."""
     return chooser([edge] * 4, prepared)[0]
 
@@ -87,8 +87,8 @@ def test_the_same_edge_gets_the_same_choice() -> None:
 
 def test_an_algorithm_that_has_not_prepared_joins_no_tree_that_exists() -> None:
     choose = chooser(compared("chamnet", "morphnet", 0.04))
-    assert chosen(choose, prepared=()).algorithm == "morphnet"
-    assert chosen(choose, prepared={"chamnet"}).algorithm == "chamnet"
+    assert chosen(choose, prepared={}).algorithm == "morphnet"
+    assert chosen(choose, prepared={"chamnet": 3.0}).algorithm == "chamnet"
 
 
 def test_without_another_one_there_is_nothing_to_choose() -> None:
@@ -96,7 +96,7 @@ def test_without_another_one_there_is_nothing_to_choose() -> None:
     choice = chosen(chooser(candidates=only))
     assert (choice.algorithm, choice.reason) == ("morphnet", "no other algorithm can be chosen")
     slow: Any = {"chamnet": CANDIDATES["chamnet"]}
-    assert chosen(chooser(candidates=slow), prepared=()).algorithm == "chamnet"
+    assert chosen(chooser(candidates=slow), prepared={}).algorithm == "chamnet"
 
 
 @pytest.mark.parametrize(("limits_latency", "algorithm"), [(False, "chamnet"), (True, "morphnet")])

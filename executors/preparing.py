@@ -1,0 +1,40 @@
+"""Where algorithms report how far they have prepared, and keep what is done of it."""
+
+
+class PreparationProgress:
+    """The progress of `AdaptationExecutor.prepare`, and the parts of it that are done.
+
+    Whoever drives the executor may show the progress, and give the parts to another executor that takes up a
+    preparation which was interrupted. This one keeps them in memory.
+
+    Attributes:
+        step: What was reported last.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._parts: dict[str, bytes] = {}
+
+    def report(self, step: int, total: int, loss: float | None = None) -> None:
+        """Report that so many steps are done.
+
+        Args:
+            step: In training steps, with those of earlier attempts; where nothing is trained, in those that
+                take as long.
+            total: The same at the end.
+            loss: The mean training loss since the report before; None where nothing is trained.
+        """
+        self.step = step
+
+    def part(self, name: str) -> bytes:
+        """Return a part as it was kept last, also by an earlier attempt; empty if it never was."""
+        return self._parts.get(name, b"")
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep a part; it takes the place of an earlier one of that name.
+
+        Args:
+            name: Of letters, digits and hyphens.
+            content: All that is needed to go on from here.
+        """
+        self._parts[name] = content

@@ -1,0 +1,100 @@
+"""What algorithms prepare, by keys: the parts that are done, and in the end the artifact.
+
+A key is a digest of all that a preparation is made from, so that it never stands for another one, whichever
+job it was made for.
+"""
+
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import MistifyError
+from mistify.files import write_bytes
+from mistify_server.store.artifacts import Artifacts, digest_of, writing
+
+#: The name of the directory beside the artifacts.
+_DIRECTORY: Final = "preparations"
+
+#: The file with the name of the artifact, once it is there, and its suffix.
+_MADE: Final = ".made"
+_SUFFIX: Final = ".prepared"
+
+
+class Preparations:
+    """The preparations of a store; any number of processes can use them at once.
+
+    Args:
+        artifacts: Of the store.
+    """
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+        self._directory = artifacts.directory / _DIRECTORY
+
+    def found(self, key: str) -> str | None:
+        """Return the artifact of a preparation, in use from now on; None if it was not made before."""
+        try:
+            name = (self._directory / key / _MADE).read_text()
+            content = self._artifacts.path(name).read_bytes()
+        except (FileNotFoundError, MistifyError):
+            return None
+        return self._artifacts.put(content, _SUFFIX)
+
+    def finish(self, key: str, content: bytes) -> str:
+        """Put a preparation into the artifacts, in place of its parts, and return the artifact's name."""
+        name = self._artifacts.put(content, _SUFFIX)
+        self.keep(key, _MADE, name.encode())
+        for path in (self._directory / key).iterdir():
+            if path.name != _MADE:
+                path.unlink(missing_ok=True)
+        return name
+
+    def part(self, key: str, name: str) -> bytes:
+        """Return a part of a preparation; empty if it was not kept."""
+        try:
+            return (self._directory / key / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def keep(self, key: str, name: str, content: bytes) -> None:
+        """Keep a part of a preparation; it is safe on the disk when this returns.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+        """
+        directory = self._directory / key
+        with writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            write_bytes(directory / name, content, durable=True)
+
+    def remove_unused(self, mentioned: Collection[str], before: float, *, with_parts: bool) -> int:
+        """Remove the preparations whose artifacts nothing refers to.
+
+        Args:
+            mentioned: The digests of the artifacts that something refers to.
+            before: Seconds since 1970; what was written then or later stays.
+            with_parts: Whether those go, too, that are not finished.
+
+        Returns:
+            Bytes that became free; the artifacts are not among them.
+        """
+        return sum(
+            _removed(directory)
+            for directory in self._all()
+            if directory.stat().st_mtime < before and self._is_unused(directory, mentioned, with_parts)
+        )
+
+    def _all(self) -> Iterator[Path]:
+        if self._directory.is_dir():
+            yield from self._directory.iterdir()
+
+    def _is_unused(self, directory: Path, mentioned: Collection[str], with_parts: bool) -> bool:
+        made = directory / _MADE
+        return digest_of(made.read_text()) not in mentioned if made.exists() else with_parts
+
+
+def _removed(directory: Path) -> int:
+    size = sum(path.stat().st_size for path in directory.iterdir())
+    shutil.rmtree(directory, ignore_errors=True)
+    return size

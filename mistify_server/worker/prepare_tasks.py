@@ -1,0 +1,168 @@
+"""Prepare tasks: what an algorithm computes once for all goals of a tree.
+
+What was kept of an attempt that was interrupted is taken up, and what was prepared before from the same
+source and data, by the same code and settings, is taken as it is: both are found by a digest of all that.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import keras
+import numpy as np
+
+from executors.base import Assignment, executor_class
+from executors.data import Array
+from executors.preparing import PreparationProgress
+from executors.structure import analyse
+from executors.training.setup import TrainingSetup
+from mistify.costs.profiles import Profile
+from mistify.jobs.job import ProgressUpdate
+from mistify_server.store.preparations import Preparations
+from mistify_server.tasks.messages import OnProgress
+from mistify_server.tasks.results import PrepareResult
+from mistify_server.tasks.tasks import PrepareTask
+from mistify_server.worker.adaptation.progress import reporter
+from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.params import params_of
+from mistify_server.worker.training_setups import TrainingSetups
+
+#: Packages whose code and version count for all algorithms.
+_PACKAGES: Final = ("executors", "mistify")
+_LIBRARIES: Final = ("keras", "tensorflow")
+
+#: Rows of an array that are read at once.
+_ROWS: Final = 1_000
+
+
+class Preparer:
+    """Lets algorithms prepare.
+
+    Args:
+        preparations: Where they are kept.
+        checkpoints: Has the teachers.
+        setups: Prepares data and teachers.
+        on_progress: Takes the progress.
+    """
+
+    def __init__(
+        self,
+        preparations: Preparations,
+        checkpoints: Checkpoints,
+        setups: TrainingSetups,
+        on_progress: OnProgress,
+    ) -> None:
+        self._preparations = preparations
+        self._checkpoints = checkpoints
+        self._setups = setups
+        self._on_progress = on_progress
+
+    def prepare(self, task: PrepareTask) -> PrepareResult:
+        """Prepare, or find what was prepared before."""
+        task = task.model_copy(update={"hardware": _limited(task)})
+        params = params_of(task.algorithm, task.algorithm_config)
+        setup = self._setups.prepare(task.teacher, task.data, params)
+        teacher = self._checkpoints.shared(task.teacher)
+        key = key_of(task, teacher, setup)
+        found = self._preparations.found(key)
+        if found is not None:
+            return PrepareResult(prepared=found, steps=0)
+        keras.utils.set_random_seed(task.seed)
+        structure = analyse(teacher, params.layers)
+        profiles = tuple(task.hardware.values())
+        source = Assignment(teacher, task.least, profiles, setup, task.seed, structure)
+        progress = _KeptProgress(self._preparations, key, task, self._on_progress)
+        content = executor_class(task.algorithm)(params).prepare(source, progress)
+        made = self._preparations.finish(key, content) if content else None
+        return PrepareResult(prepared=made, steps=progress.step)
+
+
+class _KeptProgress(PreparationProgress):
+    """Reports the progress of a task, and keeps the parts in the store.
+
+    Args:
+        preparations: Of the store.
+        key: Of this one.
+        task: Which is being done.
+        on_progress: Takes the progress.
+    """
+
+    def __init__(
+        self, preparations: Preparations, key: str, task: PrepareTask, on_progress: OnProgress
+    ) -> None:
+        super().__init__()
+        self._preparations = preparations
+        self._key = key
+        self._stage = f"preparing {task.algorithm}"
+        self._report = reporter(on_progress, task.data.validation_metric)
+
+    def report(self, step: int, total: int, loss: float | None = None) -> None:
+        super().report(step, total, loss)
+        self._report(ProgressUpdate(self._stage, step, total, loss=loss))
+
+    def part(self, name: str) -> bytes:
+        return self._preparations.part(self._key, name)
+
+    def keep(self, name: str, content: bytes) -> None:
+        self._preparations.keep(self._key, name, content)
+
+
+def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str:
+    """Return the digest of all that a preparation is made from.
+
+    Args:
+        task: With the hardware that its limits name, and no other: figures of hardware are measured anew for
+            each job.
+        teacher: The tuned source. Its artifact would not do, as it has the time at which it was saved.
+        setup: The data; names of files say nothing about what is in them.
+    """
+    digest = hashlib.sha256(task.model_dump_json(exclude={"teacher", "data"}).encode())
+    digest.update(task.data.settings.model_dump_json().encode())
+    digest.update(teacher.to_json().encode())
+    arrays = [variable.numpy() for variable in teacher.variables]
+    for data in (setup.train, setup.validation):
+        arrays += [*data.inputs.values(), *data.targets.values()]
+    for content in _contents(arrays):
+        digest.update(content)
+    digest.update(_code(executor_class(task.algorithm).__module__.partition(".")[0]).encode())
+    return digest.hexdigest()
+
+
+def _limited(task: PrepareTask) -> dict[str, Profile]:
+    """Return the hardware that the task's limits name."""
+    names = {axis.partition("@")[2] for axis in task.least}
+    return {name: profile for name, profile in task.hardware.items() if name in names}
+
+
+def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:
+    """Yield types, shapes and contents of arrays, which may be larger than memory."""
+    for array in arrays:
+        yield f"{array.dtype} {array.shape}\n".encode()
+        rows = np.atleast_1d(array)
+        for start in range(0, len(rows), _ROWS):
+            yield rows[start : start + _ROWS].tobytes()
+
+
+@lru_cache
+def _code(package: str) -> str:
+    """Return the digest of the code of an algorithm's package, and of what all algorithms rest on."""
+    digest = hashlib.sha256()
+    for library in _LIBRARIES:
+        digest.update(f"{library} {version(library)}\n".encode())
+    for name in (*_PACKAGES, *({package} - set(_PACKAGES))):
+        for file in _files_of(name):
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _files_of(package: str) -> list[Path]:
+    """Return the files with the code of a package, or of a module."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return []
+    origin = Path(spec.origin)
+    return sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]

@@ -1,0 +1,179 @@
+"""Preparations of algorithms as steps of a job, by scripted workers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
+from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS
+
+Config = Callable[..., dict[str, object]]
+
+SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}
+
+#: Better than the other one, but not for goals with targets.
+NESTED = CANDIDATES["morphnet"].model_copy(
+    update={
+        "gain": 0.02,
+        "preparing": tuple(range(100, 133)),
+        "shared_steps": 600,
+        "adapting": (0,) * 33,
+        "tune_steps": 0,
+    }
+)
+ESTIMATES = {
+    "traits": TRAITS.model_dump(),
+    "source_steps": 200,
+    "candidates": {"morphnet": CANDIDATES["morphnet"].model_dump(), "nested": NESTED.model_dump()},
+    "scaled": [{axis: cost * 4.0**place for axis, cost in SOURCE.items()} for place in range(-4, 2)],
+    "accuracy": 0.8,
+    "step_seconds": 0.01,
+}
+AUTO = {"name": "auto"}
+
+
+@pytest.fixture(autouse=True)
+def foreseeable(site: Any) -> None:
+    site.write(
+        "model.json",
+        {
+            "costs": SOURCE,
+            "floor": {axis: cost / 200 for axis, cost in SOURCE.items()},
+            "estimates": ESTIMATES,
+        },
+    )
+
+
+@pytest.fixture
+def configs(make_config: Config) -> list[dict[str, object]]:
+    """A path of four goals, the second of which has a target, and so another algorithm."""
+    return [
+        make_config("wide", algorithm=AUTO, FLOP="0.8x"),
+        make_config("aimed", algorithm=AUTO, FLOP="0.7x", accuracy="0.7"),
+        make_config("narrow", algorithm=AUTO, FLOP="0.5x"),
+        make_config("few", algorithm=AUTO, num_of_params="0.3x"),
+    ]
+
+
+def algorithms(job: Job) -> list[str]:
+    return [goal.algorithm for goal in job.goals]
+
+
+async def test_an_algorithm_prepares_once_for_its_own_goals_before_the_first_of_them(
+    caller: Any, site: Any, configs: Any
+) -> None:
+    job = await caller.finished((await caller.submit(configs)).id)
+    assert algorithms(job) == ["nested", "morphnet", "nested", "nested"]
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+    (prepare,) = site.tasks("prepare")
+    assert (prepare["algorithm"], prepare["least"]) == ("nested", {"flops": 5_000, "params": 300})
+    given = {task["algorithm"]: task["prepared"] for task in site.tasks("adapt")}
+    assert given["morphnet"] is None
+    assert given["nested"] is not None
+    assert {task["prepared"] for task in site.tasks("adapt")} == set(given.values())
+    assert job.source.preparing_steps == {"nested": 40}
+    assert job.source.steps == 10
+    assert job.spent["training"] == 0.5 + 0.5 + 4 * 1.5
+
+
+async def test_its_progress_is_told_as_the_sources_is(caller: Any, configs: Any) -> None:
+    job = await caller.submit(configs)
+    updates = [
+        event.event
+        for event in await caller.events(job.id)
+        if event.goal_id is None and isinstance(event.event, ProgressUpdate)
+    ]
+    (update,) = (update for update in updates if update.stage == "preparing nested")
+    assert (update.step, update.total_steps, update.loss) == (20, 40, 0.5)
+
+
+async def test_edges_of_others_and_packages_do_not_wait_for_it(
+    site: Any, make_config: Config, serving_at: Any, wait_until: Any
+) -> None:
+    (site.control / "hold-prepare").touch()
+    async with serving_at(site.settings(slots=2)) as caller:
+        job = await caller.submit(
+            [
+                make_config("wide", algorithm=AUTO, FLOP="0.8x", accuracy="0.7"),
+                make_config("narrow", algorithm=AUTO, FLOP="0.5x", accuracy="0.7"),
+                make_config("cut", algorithm=AUTO, FLOP="0.4x"),
+            ]
+        )
+        await wait_until(lambda: len(site.tasks("package")) == 2)
+        assert [task["algorithm"] for task in site.tasks("adapt")] == ["morphnet"] * 2
+        (site.control / "hold-prepare").unlink()
+        assert (await caller.finished(job.id)).state is JobState.DONE
+    assert [task["algorithm"] for task in site.tasks("adapt")] == ["morphnet", "morphnet", "nested"]
+
+
+async def test_a_restarted_server_does_not_prepare_again(
+    site: Any, configs: Any, serving_at: Any, wait_until: Any
+) -> None:
+    (site.control / "hold-adapt").touch()
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit(configs)
+        await wait_until(lambda: site.tasks("adapt"))
+    (site.control / "hold-adapt").unlink()
+    async with serving_at(site.settings()) as caller:
+        job = await caller.finished(job.id)
+    assert (job.state, job.source.preparing_steps) == (JobState.DONE, {"nested": 40})
+    assert len(site.tasks("prepare")) == 1
+    assert len({task["prepared"] for task in site.tasks("adapt") if task["algorithm"] == "nested"}) == 1
+
+
+async def test_a_server_that_stopped_while_preparing_prepares_when_it_is_started_again(
+    site: Any, configs: Any, serving_at: Any, wait_until: Any
+) -> None:
+    (site.control / "hold-prepare").touch()
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit(configs)
+        await wait_until(lambda: site.tasks("prepare"))
+    (site.control / "hold-prepare").unlink()
+    async with serving_at(site.settings()) as caller:
+        assert (await caller.finished(job.id)).state is JobState.DONE
+    assert (len(site.tasks("source")), len(site.tasks("prepare"))) == (1, 2)
+
+
+async def test_a_worker_that_dies_while_preparing_costs_no_goal(caller: Any, site: Any, configs: Any) -> None:
+    (site.control / "crash-prepare").write_text("1")
+    job = await caller.finished((await caller.submit(configs)).id)
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+    assert len(site.tasks("prepare")) == 2
+
+
+async def test_what_cannot_be_prepared_fails_its_goals_and_those_below_alone(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    job = await caller.submit(
+        [
+            make_config("above", algorithm=AUTO, FLOP="0.8x", accuracy="0.7"),
+            make_config("bad", algorithm=AUTO, FLOP="0.7x", num_of_params=11),
+            make_config("below", algorithm=AUTO, FLOP="0.6x", num_of_params=10, accuracy="0.7"),
+        ]
+    )
+    above, bad, below = (await caller.finished(job.id)).goals
+    reason = "nested could not prepare: 11 parameters cannot be prepared for"
+    assert (above.state, bad.state, below.state) == (GoalState.MET, GoalState.FAILED, GoalState.FAILED)
+    assert (bad.reason, below.reason) == (reason, reason)
+
+
+async def test_a_goal_that_is_added_later_finds_it(
+    caller: Any, site: Any, configs: Any, make_config: Config
+) -> None:
+    job = await caller.submit(configs)
+    await caller.finished(job.id)
+    await caller.add(job.id, [make_config("later", algorithm=AUTO, FLOP="0.6x")])
+    job = await caller.finished(job.id)
+    assert (algorithms(job)[-1], job.goals[-1].state) == ("nested", GoalState.MET)
+    assert len(site.tasks("prepare")) == 1
+    assert site.tasks("adapt")[-1]["prepared"] == site.tasks("adapt")[0]["prepared"]
+
+
+async def test_a_goal_below_what_was_prepared_is_left_to_another_algorithm(
+    caller: Any, site: Any, configs: Any, make_config: Config
+) -> None:
+    job = await caller.submit(configs)
+    await caller.finished(job.id)
+    added = await caller.add(job.id, [make_config("later", algorithm=AUTO, num_of_params="0.1x")])
+    assert algorithms(added)[-1] == "morphnet"
