@@ -184,11 +184,12 @@ def train_nested(
             after = min(step + _STEPS, end)
             losses.append(state.trainer.train(schedule[step:after]))
             weights.store()
-            if len(losses) * _STEPS >= _REPORT_STEPS or after == end:
+            if len(losses) * _STEPS >= _REPORT_STEPS and after < end:
                 report(after, float(np.mean(losses)))
                 losses.clear()
         segment = replace(segment, weights=weights.by_path)
         keep(SegmentTraining(segment, end, state.trainer.memory()))
+        report(end, float(np.mean(losses)))
     return segment
 
 

@@ -14,6 +14,7 @@ from executors.base import (
     executor_class,
     executor_classes,
 )
+from executors.preparing import PreparationProgress
 from executors.structure import analyse, removable_blocks, shallower
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
@@ -36,7 +37,7 @@ QUICK = {"adapt_steps": 12, "batch_size": 32}
 
 #: Settings that make an algorithm quick, besides.
 QUICKER = {
-    "chamnet": {"init_population": 2, "cuts": 1},
+    "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
     "nested": {"segment_steps": 12},
     "random": {"candidates": 4, "cuts": 1},
     "uniform": {"cuts": 1},
@@ -164,6 +165,30 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
         sent(executor, onward)
         assert 0.85 * share * whole < costs(executor.network())[FLOPS] <= share * whole
         assert_equal(delivered.get_weights(), before)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training_setup):
+    """Taken up with all of its parts, a preparation is the same, and nothing is done again."""
+    executor_type = executor_class(algorithm)
+    params = executor_type.params_class(**QUICK, **QUICKER.get(algorithm, {}))
+    inputs = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
+    reported = []
+
+    class Progress(PreparationProgress):
+        def report(self, step, total, loss=None):
+            super().report(step, total, loss)
+            reported.append((step, total))
+
+    progress = Progress()
+    content = executor_type(params).prepare(inputs, progress)
+    assert executor_type.prepares() == bool(content) == bool(reported)
+    assert [step for step, _ in reported] == sorted({step for step, _ in reported})
+    assert all(step <= total for step, total in reported)
+    assert executor_type.preparing_steps(params, 1 / 0.6) == progress.step
+    reported.clear()
+    assert executor_type(params).prepare(inputs, progress) == content
+    assert reported == []
 
 
 def test_with_another_network_it_starts_anew(again):

@@ -60,6 +60,44 @@ def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, trai
     assert accuracies[-1] > 0.1 + Evaluation(network).score(setup.validation, Metric.ACCURACY)
 
 
+def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, training_setup) -> None:
+    """In the middle of the only segment; what it makes is then as good."""
+
+    class Interrupted(PreparationProgress):
+        def __init__(self):
+            super().__init__()
+            self.steps = []
+
+        def report(self, step, total, loss=None):
+            super().report(step, total, loss)
+            self.steps.append(step)
+            assert total == PARAMS.segment_steps
+            assert loss > 0
+            if len(self.steps) == 4:
+                raise KeyboardInterrupt
+
+    progress, source = Interrupted(), assigned(trained, training_setup, 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        NestedExecutor(PARAMS).prepare(source, progress)
+    again = NestedExecutor(PARAMS).prepare(source, progress)
+    assert progress.steps == [19, 38, 57, 76, 95, 114, 133, 150]
+    assert again != prepared
+    (segment,), (other,) = loaded(again), loaded(prepared)
+    for name, order in segment.order.items():
+        np.testing.assert_array_equal(order, other.order[name])
+    losses = []
+    for content in (prepared, again):
+        _, network = cut(NestedExecutor(PARAMS), replace(source, prepared=content))
+        losses.append(Evaluation(network).score(training_setup.validation, Metric.ACCURACY))
+    assert losses[1] == pytest.approx(losses[0], abs=0.1)
+
+
+@pytest.mark.parametrize(("distance", "segments"), [(0.5, 1), (1.0, 1), (7.9, 1), (8.1, 2), (64.0, 3)])
+def test_it_is_foreseen_how_many_segments_goals_need(distance: float, segments: int) -> None:
+    assert NestedExecutor.preparing_steps(PARAMS, distance) == segments * PARAMS.segment_steps
+    assert NestedExecutor.adapting_steps(PARAMS, distance) == 0
+
+
 def test_narrower_networks_are_parts_of_wider_ones(prepared, trained, training_setup) -> None:
     executor = NestedExecutor(PARAMS)
     _, wide = cut(executor, assigned(trained, training_setup, 0.7, prepared))

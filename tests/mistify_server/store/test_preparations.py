@@ -1,0 +1,83 @@
+"""What is kept of preparations, and for how long."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mistify.jobs.job import GoalState, Job, JobState
+from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of
+from mistify_server.store.changes import Submission
+from mistify_server.store.directory import open_store
+from mistify_server.store.plans import BatchPlan
+from mistify_server.store.preparations import Preparations
+from mistify_server.store.removal import remove_jobs
+
+KEY, OTHER = 64 * "a", 64 * "b"
+FOREVER = float("inf")
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return artifacts_of(tmp_path)
+
+
+@pytest.fixture
+def preparations(artifacts: Artifacts) -> Preparations:
+    return Preparations(artifacts)
+
+
+def test_a_part_is_found_by_its_key_and_the_last_one_counts(preparations: Preparations) -> None:
+    assert preparations.part(KEY, "segment-0") == b""
+    for content in (b"first", b"second"):
+        preparations.keep(KEY, "segment-0", content)
+    assert preparations.part(KEY, "segment-0") == b"second"
+    assert preparations.part(OTHER, "segment-0") == preparations.part(KEY, "segment-1") == b""
+    assert preparations.found(KEY) is None
+
+
+def test_what_is_finished_is_an_artifact_in_place_of_the_parts(
+    preparations: Preparations, artifacts: Artifacts
+) -> None:
+    preparations.keep(KEY, "segment-0", b"part")
+    made = preparations.finish(KEY, b"whole")
+    assert artifacts.path(made).read_bytes() == b"whole"
+    assert preparations.part(KEY, "segment-0") == b""
+    assert (preparations.found(KEY), preparations.found(OTHER)) == (made, None)
+    artifacts.remove(made)
+    assert preparations.found(KEY) is None
+
+
+def test_what_is_found_is_in_use_again(preparations: Preparations, artifacts: Artifacts) -> None:
+    path = artifacts.path(preparations.finish(KEY, b"whole"))
+    os.utime(path, (1.0, 1.0))
+    preparations.found(KEY)
+    assert path.stat().st_mtime > 1
+
+
+def test_nothing_is_removed_that_something_refers_to_or_that_is_new(preparations: Preparations) -> None:
+    made = digest_of(preparations.finish(KEY, b"whole"))
+    preparations.keep(OTHER, "segment-0", b"part")
+    assert preparations.remove_unused({made}, FOREVER, with_parts=False) == 0
+    assert preparations.remove_unused(set(), 0.0, with_parts=True) == 0
+    assert preparations.remove_unused({made}, FOREVER, with_parts=True) == len(b"part")
+    assert preparations.part(OTHER, "segment-0") == b""
+    assert preparations.found(KEY) is not None
+    assert preparations.remove_unused(set(), FOREVER, with_parts=False) > 0
+    assert preparations.found(KEY) is None
+
+
+def test_what_an_unfinished_job_may_take_up_stays_when_others_are_removed(
+    tmp_path: Path, plan: BatchPlan
+) -> None:
+    with open_store(tmp_path) as store:
+        job = Job("j", JobState.QUEUED, (), 1)
+        store.jobs.create(Submission(job, [plan], "[]", None))
+        Preparations(store.artifacts).keep(KEY, "segment-0", b"part")
+    remove_jobs(tmp_path, [])
+    preparations = Preparations(artifacts_of(tmp_path))
+    assert preparations.part(KEY, "segment-0") == b"part"
+    with open_store(tmp_path) as store:
+        store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED)
+    assert remove_jobs(tmp_path, []) == len(b"part")
+    assert preparations.part(KEY, "segment-0") == b""

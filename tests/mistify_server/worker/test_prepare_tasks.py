@@ -1,0 +1,231 @@
+"""Prepare tasks: what they find, what they take up again, and by what they know it."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.data import Dataset
+from executors.params import Params
+from executors.pruning.elastic import loaded
+from executors.training.setup import TrainingSetup
+from mistify.config.dataset import DataSettings
+from mistify.costs.profiles import NominalProfile
+from mistify.jobs.job import ProgressUpdate
+from mistify_server.engines.local import LocalEngine
+from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.results import PrepareResult, SourceResult
+from mistify_server.tasks.tasks import PrepareTask, SourceTask
+from mistify_server.worker import prepare_tasks
+from mistify_server.worker.prepare_tasks import key_of
+from mistify_server.worker.runner import TaskRunner
+from tests.mistify_server.digits_tasks import COMMON, DATA, saved_source, shallow
+from tests.mistify_server.worker.test_runner_edges import deeper
+
+SETTINGS = {"source_steps": 4, "segment_steps": 48, "batch_size": 32}
+NESTED: dict[str, Any] = {**COMMON, "algorithm": "nested", "algorithm_config": SETTINGS}
+
+
+class InterruptionError(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SourceResult]:
+    """The directory of a store, and a source in it."""
+    directory = tmp_path_factory.mktemp("source")
+    runner = TaskRunner(artifacts_of(directory), lambda _: None)
+    task = SourceTask(model=saved_source(directory, deeper()), exceed={}, seed=0, **COMMON)
+    return directory, runner.run(task)  # type: ignore[return-value]
+
+
+def task_of(source: SourceResult, share: float = 0.1, **changes: Any) -> PrepareTask:
+    """For goals that take two segments, or one from a quarter on."""
+    least = {"flops": share * source.source_costs["flops"]}
+    return PrepareTask(teacher=source.teacher, least=least, **{"seed": 0, **NESTED, **changes})
+
+
+def test_what_was_prepared_before_is_found_and_nothing_else(source: tuple[Path, SourceResult]) -> None:
+    directory, root = source
+    updates: list[ProgressUpdate] = []
+    first: Any = TaskRunner(artifacts_of(directory), updates.append).run(task_of(root, 0.5))
+    assert (first.steps, first.spent["training"] > 0) == (48, True)
+    training = [update for update in updates if update.stage == "preparing nested"]
+    assert [(update.step, update.total_steps) for update in training] == [
+        (steps, 48) for steps in range(6, 49, 6)
+    ]
+    assert all(update.loss for update in training)
+    again: Any = TaskRunner(artifacts_of(directory), updates.append).run(task_of(root, 0.5))
+    assert (again.prepared, again.steps) == (first.prepared, 0)
+    assert "training" not in again.spent
+    other: Any = TaskRunner(artifacts_of(directory), updates.append).run(task_of(root, 0.45))
+    assert other.steps == 48
+    assert other.prepared != first.prepared
+
+
+async def test_a_worker_that_is_killed_in_the_middle_takes_up_what_it_has_done(
+    source: tuple[Path, SourceResult], tmp_path: Path
+) -> None:
+    """With real workers, the first of which is killed in the second of two segments."""
+    directory, root = source
+    updates: list[ProgressUpdate] = []
+
+    def watch(update: ProgressUpdate) -> None:
+        if (
+            update.stage == "preparing nested"
+            and update.step >= 48 + 12
+            and not any(map(is_failure, updates))
+        ):
+            for child in children():
+                os.kill(child, signal.SIGKILL)
+        updates.append(update)
+
+    command = [sys.executable, "-m", "mistify_server.worker", "--store", str(directory)]
+    engine = LocalEngine(command, tmp_path, slots=1)
+    try:
+        result = await engine.run(task_of(root, seed=1), watch)
+    finally:
+        await engine.close()
+    assert isinstance(result, PrepareResult)
+    assert result.prepared is not None
+    assert result.steps == 96
+    assert any(map(is_failure, updates))
+    after = updates[[*map(is_failure, updates)].index(True) :]
+    (first, *_) = (update.step for update in after if update.stage == "preparing nested")
+    assert 48 + 12 < first <= 48 + 24  # neither the first segment again nor all of the second
+    assert len(loaded(artifacts_of(directory).path(result.prepared).read_bytes())) == 2
+
+
+def is_failure(update: ProgressUpdate) -> bool:
+    return update.stage.startswith("attempt 1 of 3 failed")
+
+
+def children() -> list[int]:
+    """The workers of this process."""
+    lists = Path("/proc/self/task").glob("*/children")
+    pids = [int(pid) for text in map(Path.read_text, lists) for pid in text.split()]
+    return [pid for pid in pids if b"mistify_server.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_what_is_taken_up_after_a_segment_ends_as_if_nothing_had_happened(
+    source: tuple[Path, SourceResult], tmp_path: Path
+) -> None:
+    directory, root = source
+    whole: Any = TaskRunner(artifacts_of(directory), lambda _: None).run(task_of(root, seed=2))
+    content = artifacts_of(directory).path(whole.prepared).read_bytes()
+    for path in directory.glob("artifacts/preparations/*/.made"):
+        path.unlink()
+    seen: list[int] = []
+
+    def interrupt(update: ProgressUpdate) -> None:
+        if update.stage == "preparing nested":
+            seen.append(update.step)
+            if update.step == 48:
+                raise InterruptionError
+
+    with pytest.raises(InterruptionError):
+        TaskRunner(artifacts_of(directory), interrupt).run(task_of(root, seed=2))
+    again: Any = TaskRunner(artifacts_of(directory), interrupt).run(task_of(root, seed=2))
+    assert seen == [*range(6, 97, 6)]
+    segments = [loaded(each) for each in (content, artifacts_of(directory).path(again.prepared).read_bytes())]
+    for one, other in zip(*segments, strict=True):
+        for name, array in one.weights.items():
+            np.testing.assert_array_equal(array, other.weights[name])
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[PrepareTask, keras.Model, TrainingSetup]:
+    model = shallow()
+    rng = np.random.default_rng(0)
+    name, said = model.inputs[0].name, model.layers[-1].name
+    data = Dataset({name: rng.random((9, 8, 8, 1)).astype(np.float32)}, {said: np.arange(9)})
+    setup = TrainingSetup(data, data, None, Params())
+    return PrepareTask(teacher=64 * "a", least={"flops": 9.0}, seed=0, **NESTED), model, setup
+
+
+def with_other_weights(model: keras.Model) -> keras.Model:
+    other = keras.models.clone_model(model)
+    other.set_weights([weight + 1 for weight in model.get_weights()])
+    return other
+
+
+def other_data(setup: TrainingSetup) -> TrainingSetup:
+    (name,), (array,) = setup.train.inputs, setup.train.inputs.values()
+    changed = array.copy()
+    changed[-1, -1, -1] += 1e-3
+    return replace(setup, train=replace(setup.train, inputs={name: changed}))
+
+
+#: Each changes one of what a preparation is made from.
+CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]] = {
+    "weights of the source": lambda t, m, s: (t, with_other_weights(m), s),
+    "data": lambda t, m, s: (t, m, other_data(s)),
+    "validation data": lambda t, m, s: (t, m, replace(s, validation=s.train.sample(5))),
+    "settings of the data": lambda t, m, s: (
+        t.model_copy(
+            update={"data": DATA.model_copy(update={"settings": DataSettings(class_weights="balanced")})}
+        ),
+        m,
+        s,
+    ),
+    "settings": lambda t, m, s: (
+        t.model_copy(update={"algorithm_config": {**SETTINGS, "segment_steps": 49}}),
+        m,
+        s,
+    ),
+    "algorithm": lambda t, m, s: (t.model_copy(update={"algorithm": "chamnet"}), m, s),
+    "least limits": lambda t, m, s: (t.model_copy(update={"least": {"flops": 8.0}}), m, s),
+    "axes": lambda t, m, s: (t.model_copy(update={"least": {"params": 9.0}}), m, s),
+    "hardware": lambda t, m, s: (
+        t.model_copy(update={"hardware": {"board": NominalProfile("board", 1.0, 1.0)}}),
+        m,
+        s,
+    ),
+    "seed": lambda t, m, s: (t.model_copy(update={"seed": 1}), m, s),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_key_belongs_to_another(made: Any, change: str) -> None:
+    assert key_of(*CHANGES[change](*made)) != key_of(*made)
+
+
+def test_another_key_belongs_to_other_code(
+    made: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = key_of(*made)
+    files = prepare_tasks._files_of
+
+    def with_another(package: str) -> list[Path]:
+        (tmp_path / "more.py").write_text("changed = True")
+        return [*files(package), *([tmp_path / "more.py"] if package == "executors" else [])]
+
+    prepare_tasks._code.cache_clear()
+    monkeypatch.setattr(prepare_tasks, "_files_of", with_another)
+    assert key_of(*made) != before
+    monkeypatch.undo()
+    prepare_tasks._code.cache_clear()
+    assert key_of(*made) == before
+    assert {path.name for path in files("executors")} >= {"nested.py", "elastic.py", "trainer.py"}
+
+
+def test_names_of_files_and_hardware_without_a_limit_make_no_difference(
+    source: tuple[Path, SourceResult], tmp_path: Path
+) -> None:
+    """The same data under another name, and the same source saved once more, at another time."""
+    directory, root = source
+    first: Any = TaskRunner(artifacts_of(directory), lambda _: None).run(task_of(root, 0.5, seed=4))
+    artifacts = artifacts_of(directory)
+    keras.models.load_model(artifacts.path(root.teacher)).save(tmp_path / "again.keras")
+    teacher = artifacts.put(tmp_path / "again.keras")
+    board = {"board": NominalProfile("board", 1.0, 1.0)}
+    task = task_of(root, 0.5, seed=4, hardware=board).model_copy(update={"teacher": teacher})
+    again: Any = TaskRunner(artifacts_of(directory), lambda _: None).run(task)
+    assert (again.prepared, again.steps) == (first.prepared, 0)
