@@ -127,7 +127,7 @@ class NestedExecutor(PruningExecutor):
             return 0
         source = assignment.source
         counts, _ = weights_of(self._whole(assignment))
-        within = partial(self._within, assignment, counts)
+        within, quickly = (partial(self._within, assignment, counts, quickly) for quickly in (False, True))
         last = self._segments[-1].narrowest if self._segments else source.widths
         narrowest = within(last, assignment.budget)
         largest, smallest = (source.network(widths).flops for widths in (last, narrowest))
@@ -139,7 +139,7 @@ class NestedExecutor(PruningExecutor):
                 training = SegmentTraining.loaded(part)
             else:
                 widths = narrowest if last_one else within(last, {FLOPS: end})
-                training = self._begun(assignment, widths, within)
+                training = self._begun(assignment, widths, quickly)
             self._segments.append(self._trained(assignment, training, progress, number, count))
         return count * self._params.segment_steps
 
@@ -185,7 +185,7 @@ class NestedExecutor(PruningExecutor):
         Args:
             assignment: Has the source, and what is trained with.
             narrowest: The widths of its narrowest network.
-            within: Returns widths within limits.
+            within: Returns widths within limits, for those in between.
         """
         source = assignment.source
         if self._segments:
@@ -219,7 +219,9 @@ class NestedExecutor(PruningExecutor):
         self._shown[1].show(first_units(segment.order, _largest_within(segment, assignment)))
         self._state.trainer.start_average()
 
-    def _within(self, assignment: Assignment, counts: Weights, widths: Widths, limits: Budget) -> Widths:
+    def _within(
+        self, assignment: Assignment, counts: Weights, quickly: bool, widths: Widths, limits: Budget
+    ) -> Widths:
         """Return the most worthy widths within limits, or the least where none are.
 
         Groups over which a layer averages stay whole: their masked units would count.
@@ -227,6 +229,7 @@ class NestedExecutor(PruningExecutor):
         Args:
             assignment: Of the edge.
             counts: How much each group counts.
+            quickly: Whether widths will do that are hardly worth less.
             widths: From which they go down.
             limits: On costs.
         """
@@ -237,7 +240,7 @@ class NestedExecutor(PruningExecutor):
         }
         structure = replace(source, groups=groups)
         terms = AllocationTerms(limits, assignment.profiles, counts, {}, source)
-        allocation = allocate(structure, widths, terms)
+        allocation = allocate(structure, widths, terms, quickly=quickly)
         return allocation.widths if allocation else structure.least_widths
 
     def _whole(self, assignment: Assignment) -> PruningState:

@@ -117,22 +117,27 @@ def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) ->
     return networks
 
 
-def allocate(structure: Structure, widths: Widths, terms: AllocationTerms) -> Allocation | None:
+def allocate(
+    structure: Structure, widths: Widths, terms: AllocationTerms, *, quickly: bool = False
+) -> Allocation | None:
     """Return the most worthy network that has all blocks of a structure; None if none is within the limits.
 
     Args:
         structure: The network's.
         widths: Units that are left of each of its groups.
         terms: What it goes by.
+        quickly: Whether a network will do that is hardly worth less, in a quarter of the time.
     """
-    return _allocation(_Depth(structure, frozenset()), widths, terms.of_limited_hardware())
+    return _allocation(_Depth(structure, frozenset()), widths, terms.of_limited_hardware(), quickly=quickly)
 
 
-def _allocation(at: "_Depth", widths: Widths, terms: AllocationTerms) -> Allocation | None:
+def _allocation(
+    at: "_Depth", widths: Widths, terms: AllocationTerms, *, quickly: bool = False
+) -> Allocation | None:
     descent = _Descent(at.structure, widths, terms)
     if not descent.reach():
         return None
-    if len(widths) <= _MOST_GROUPS:
+    if len(widths) <= _MOST_GROUPS and not quickly:
         descent.exchange()
     return Allocation(descent.widths, at.left_out, descent.worth)
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import keras
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from executors.pruning.masks import Masks
 from executors.pruning.state import PruningState
@@ -99,30 +100,36 @@ class NestedWeights:
 
     Args:
         state: The network with its masks; none of its units is masked.
+
+    Attributes:
+        store: Takes over the weights of the units that are there.
     """
 
     def __init__(self, state: PruningState) -> None:
         self._variables = state.trainer.model.trainable_variables
         self._masks: Masks = state.masks
-        self._whole = [variable.numpy() for variable in self._variables]
+        self._whole = [tf.Variable(variable, trainable=False) for variable in self._variables]
+        # One call each, as they come every few steps.
+        self._show = tf.function(self._masked, autograph=False)
+        self.store = tf.function(self._stored, autograph=False)
 
     def show(self, keep: Keep) -> None:
         """Let the network have these units, with their weights as they were trained."""
         self._masks.choose(keep)
-        for variable, whole in zip(self._variables, self._whole, strict=True):
-            variable.assign(np.where(self._masks.there(variable), whole, 0))
-
-    def store(self) -> None:
-        """Take over the weights of the units that are there."""
-        for variable, whole, there in zip(
-            self._variables, self._whole, map(self._masks.there, self._variables), strict=True
-        ):
-            np.copyto(whole, variable.numpy(), where=there)
+        self._show()
 
     @property
     def by_path(self) -> dict[str, Array]:
         """The weights of all units."""
-        return {v.path: whole for v, whole in zip(self._variables, self._whole, strict=True)}
+        return {v.path: whole.numpy() for v, whole in zip(self._variables, self._whole, strict=True)}
+
+    def _masked(self) -> None:
+        for variable, whole in zip(self._variables, self._whole, strict=True):
+            variable.assign(whole * self._masks.left(variable))
+
+    def _stored(self) -> None:
+        for variable, whole in zip(self._variables, self._whole, strict=True):
+            whole.assign(tf.where(self._masks.left(variable) > 0, tf.convert_to_tensor(variable), whole))
 
 
 @dataclass(frozen=True)

@@ -44,27 +44,31 @@ class Masks:
     def choose(self, keep: Keep) -> None:
         """Keep these units and cut the others from the next step on; weights stay as they are."""
         self.keep = {**self.keep, **keep}
+        values = {key: np.ones(mask.shape, np.float32) for key, mask in self._axes.items()}
         for group in self._structure.groups.values():
             for slot in group.slots:
-                mask = self._axes.get((slot.layer, slot.weight, slot.axis))
-                if mask is not None:
-                    values = mask.numpy()
-                    values[slot.positions] = self.keep[group.name][:, None]
-                    mask.assign(values)
+                key = (slot.layer, slot.weight, slot.axis)
+                if key in values:
+                    values[key][slot.positions] = self.keep[group.name][:, None]
+        for key, mask in self._axes.items():
+            mask.assign(values[key])
 
     def apply(self) -> None:
         """Set the weights of cut units to zero."""
         for variable, axis, mask in self._along:
-            shape = [1] * len(variable.shape)
-            shape[axis] = -1
-            variable.assign(tf.convert_to_tensor(variable) * tf.reshape(mask, shape))
+            variable.assign(tf.convert_to_tensor(variable) * _along(axis, mask, variable))
 
-    def there(self, variable: keras.Variable) -> npt.NDArray[np.bool_]:
-        """Return which of a weight's entries belong to units that are left, of its shape."""
-        left = np.ones(variable.shape, bool)
+    def left(self, variable: keras.Variable) -> tf.Tensor:
+        """Return 1 for a weight's entries that belong to units which are left, else 0, of its shape."""
+        left = tf.ones(variable.shape)
         for masked, axis, mask in self._along:
             if masked is variable:
-                left &= np.expand_dims(
-                    mask.numpy() > 0, [place for place in range(left.ndim) if place != axis]
-                )
+                left *= _along(axis, mask, variable)
         return left
+
+
+def _along(axis: int, mask: tf.Variable, variable: keras.Variable) -> tf.Tensor:
+    """Return a mask [units] in a shape that lies along an axis of a weight."""
+    shape = [1] * len(variable.shape)
+    shape[axis] = -1
+    return tf.reshape(mask, shape)

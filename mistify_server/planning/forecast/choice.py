@@ -49,11 +49,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Expected:
-    """Expected results of an algorithm: accuracy lost, and time in training steps of the source."""
+    """Expected results of an algorithm on an edge.
+
+    Attributes:
+        algorithm: The algorithm.
+        lost: Share of the accuracy.
+        time: In training steps of the source, with the edge's part of preparing.
+        preparation: What preparing takes, a part of a sentence; empty where there is none to come.
+    """
 
     algorithm: str
     lost: Estimate
     time: float
+    preparation: str
 
 
 class Chooser:
@@ -140,24 +148,24 @@ class Chooser:
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
         """Check whether an algorithm may adapt an edge at all.
 
-        One whose networks share their training has to have trained for its size, and cannot go on with one of
-        them until it reaches a target.
+        One whose networks share their training trains none above the source, has to have trained for the size
+        of later ones, and cannot go on with one of them until it reaches a target.
         """
         candidate = self._candidates[algorithm]
         if edge.path < candidate.least_path:
             return False
         if not candidate.shared_steps:
             return True
-        trained = prepared is None or edge.halvings <= prepared.get(algorithm, inf)
-        return trained and not (edge.has_targets and not candidate.tune_steps)
+        most = inf if prepared is None else prepared.get(algorithm, inf)
+        return 0 <= edge.halvings <= most and not (edge.has_targets and not candidate.tune_steps)
 
     def _expected(self, algorithm: str, edges: Sequence[Edge], is_prepared: bool) -> list[_Expected]:
         cases = [self.case(edge, algorithm) for edge in edges]
-        overhead = float(self._experience.overhead(algorithm))
-        if edges and not is_prepared:
-            overhead += self.preparing_steps(algorithm, edges) / len(edges)
+        preparing = 0 if is_prepared or not edges else self.preparing_steps(algorithm, edges)
+        overhead = self._experience.overhead(algorithm) + preparing / max(len(edges), 1)
+        preparation = f", after {preparing:,} for {counted(len(edges), 'goal')} together" if preparing else ""
         return [
-            _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead)
+            _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead, preparation)
             for edge, case, lost in zip(edges, cases, self._experience.lost(cases), strict=True)
         ]
 
@@ -183,7 +191,7 @@ class Chooser:
         distance = f"{2**edge.distance:.2g}"
         way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "as large as its parent"
         return (
-            f"{way} in {counted(steps, 'step')}, on a "
+            f"{way} in {counted(steps, 'step')}{best.preparation}, on a "
             f"{self._traits.kind} network, it should lose {best.lost.mean:z.1%} of the source's accuracy, "
             f"{against}, " + self._evidence
         )

@@ -18,7 +18,13 @@ from mistify_client.porting.table import table
 
 
 def test_report_has_exactly_the_documented_form(service):
-    source = replace(service.fake.job.source, measured={"latency_ms@host": 1.0}, tuned_accuracy=0.78)
+    source = replace(
+        service.fake.job.source,
+        measured={"latency_ms@host": 1.0},
+        tuned_accuracy=0.78,
+        steps=2400,
+        preparing_steps={"nested": 2400},
+    )
     assert report(replace(service.fake.job, source=source)) == {
         "job": "job-1",
         "seconds": 4.5,
@@ -32,6 +38,8 @@ def test_report_has_exactly_the_documented_form(service):
             "accuracy": 0.8,
             "tuned_accuracy": 0.78,
             "metric": "accuracy",
+            "steps": 2400,
+            "preparing_steps": {"nested": 2400},
         },
         "metrics": {},
         "goals": [

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,3 +107,70 @@ def test_an_algorithm_may_be_worse_under_limits_on_latency(limits_latency: bool,
     edge = Edge(halvings=2.0, distance=1.0, share=1.0, limits_latency=limits_latency)
     records = compared("chamnet", "morphnet", 0.04)
     assert chosen(chooser(records, {**CANDIDATES, "chamnet": worse}), edge).algorithm == algorithm
+
+
+#: Networks that share 1,200 steps for every two halvings; MorphNet loses the same with as many steps.
+SHARING = CANDIDATES["morphnet"].model_copy(
+    update={
+        "least_path": 32,
+        "preparing": tuple(1_200 * max(1, round(place / 8)) for place in range(33)),
+        "shared_steps": 700,
+        "adapting": (0,) * 33,
+        "tune_steps": 0,
+    }
+)
+
+
+def path_of(goals: int, **changes: Any) -> list[Edge]:
+    """Return the edges of a path down to an eighth."""
+    distance = 3 / goals
+    edges = (
+        Edge(halvings=distance * place, distance=distance, share=2 ** (distance * (1 - place)), path=goals)
+        for place in range(1, goals + 1)
+    )
+    return [replace(edge, **changes) for edge in edges]
+
+
+def algorithms(edges: list[Edge], prepared: Mapping[str, float] | None = None, **changes: Any) -> set[str]:
+    candidates = {"morphnet": CANDIDATES["morphnet"], "nested": SHARING.model_copy(update=changes)}
+    return {choice.algorithm for choice in chooser(candidates=candidates)(edges, prepared)}
+
+
+@pytest.mark.parametrize(
+    ("goals", "algorithm"), [(1, "morphnet"), (31, "morphnet"), (32, "nested"), (128, "nested")]
+)
+def test_many_goals_on_one_path_share_their_training(goals: int, algorithm: str) -> None:
+    assert algorithms(path_of(goals)) == {algorithm}
+
+
+def test_goals_that_are_on_no_path_together_do_not() -> None:
+    assert algorithms(path_of(64, path=2)) == {"morphnet"}
+
+
+def test_what_loses_more_is_not_chosen_for_any_number_of_goals() -> None:
+    assert algorithms(path_of(128), gain=-0.02) == {"morphnet"}
+
+
+def test_it_is_all_or_nothing_where_too_few_would_share() -> None:
+    """Limits on latency, under which it loses more, leave too few."""
+    some = [replace(edge, limits_latency=number < 8) for number, edge in enumerate(path_of(36))]
+    assert algorithms(some, gain_at_latency=-0.2) == {"morphnet"}
+    assert algorithms(some) == {"nested"}
+
+
+def test_targets_are_left_to_algorithms_that_can_go_on() -> None:
+    assert algorithms(path_of(64, has_targets=True)) == {"morphnet"}
+    assert algorithms(path_of(64, has_targets=True), tune_steps=10) == {"nested"}
+
+
+def test_a_single_goal_joins_those_that_share_where_it_is_not_smaller() -> None:
+    added = [replace(path_of(32)[15], path=33)]
+    assert algorithms(added, {"nested": 3.0}) == {"nested"}
+    assert algorithms(added, {"nested": 1.0}) == {"morphnet"}
+    assert algorithms(added, {}) == {"morphnet"}
+
+
+def test_what_it_takes_to_prepare_stands_in_the_reason() -> None:
+    candidates = {"morphnet": CANDIDATES["morphnet"], "nested": SHARING}
+    choice = chooser(candidates=candidates)(path_of(32))[0]
+    assert "in 0 steps, after 2,400 for 32 goals together" in choice.reason

@@ -23,6 +23,7 @@ from mistify_server.store.changes import (
     CheckpointSaved,
     GoalChanged,
     JobChanged,
+    PreparationSaved,
     ReferenceSaved,
     RootSaved,
     Submission,
@@ -31,7 +32,7 @@ from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.edges import Case, EdgeRecord
 from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
-from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, PrepareResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from tests.stored import jobs_in
 from tests.targets import overall
@@ -66,7 +67,15 @@ ADAPTED = AdaptResult(
     checkpoint="c", costs={"flops": 4.0}, accuracy=0.8, met=True, reason="", steps=3, spent={"training": 4.0}
 )
 REFERENCE = ReferenceResult(accuracy=0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.5})
-SOURCE = Source({"flops": 10.0}, 0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.5})
+PREPARED = PrepareResult(prepared=64 * "b" + ".prepared", steps=30)
+SOURCE = Source(
+    {"flops": 10.0},
+    0.85,
+    tuned_accuracy=0.86,
+    measured={"latency_ms@host": 1.5},
+    steps=ROOT.steps,
+    preparing_steps={"nested": 30},
+)
 GOALS = (
     Goal(id="b", batch=0, budget={"flops": 5.0}),
     Goal(id="a", batch=0, budget={"flops": 5.0}, parent="b"),
@@ -129,16 +138,25 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
         ),
     )
     update = ProgressUpdate("adapting", 1, 2, {"flops": 4.0}, 0.5)
-    root = [JobChanged(JobState.RUNNING), RootSaved(0, ROOT), Advanced(None, update)]
+    root = [
+        JobChanged(JobState.RUNNING),
+        RootSaved(0, ROOT),
+        PreparationSaved(0, "nested", PREPARED),
+        Advanced(None, update),
+    ]
     store.jobs.record("j", root, 1.0, {"training": 1.5, "other": 0.5})
     adapted = [CheckpointSaved(0, 0, ADAPTED), Advanced("a", update), GoalChanged(met)]
     store.jobs.record("j", adapted, 2.0, {"training": 5.5, "other": 0.5})
     spent = {"training": 5.5, "other": 0.5, "waiting": 0.25}
-    assert store.jobs.job("j").source == Source({"flops": 10.0})
+    assert store.jobs.job("j").source == Source(
+        {"flops": 10.0}, steps=ROOT.steps, preparing_steps={"nested": 30}
+    )
     store.jobs.record(
         "j", [GoalChanged(met), ReferenceSaved(0, REFERENCE), JobChanged(JobState.DONE)], 3.0, spent
     )
-    assert store.jobs.batches("j") == [BatchState(PLAN, ROOT, {0: ADAPTED}, reference=REFERENCE)]
+    assert store.jobs.batches("j") == [
+        BatchState(PLAN, ROOT, {0: ADAPTED}, reference=REFERENCE, preparations={"nested": PREPARED})
+    ]
     assert store.jobs.job("j") == Job(
         "j", JobState.DONE, (GOALS[0], met), 5, source=SOURCE, seconds=3.0, spent=spent
     )
@@ -195,7 +213,7 @@ def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> No
         JobState.QUEUED,
         (*GOALS, later),
         5,
-        source=Source(costs),
+        source=Source(costs, steps=ROOT.steps),
         seconds=3.0,
         spent={"failed": 3.0},
     )
