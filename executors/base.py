@@ -55,12 +55,14 @@ class Aptitude:
             MorphNet; less than 0 where it loses more.
         gain_at_latency: The same, besides, where latency is limited.
         edge: What an edge takes besides its training steps, in training steps of the source.
+        preparing_step: What a step of `prepare` takes, in training steps of the source.
         least_path: The goals on one path from which on it may be chosen; with fewer it does not pay.
     """
 
     gain: float = 0.0
     gain_at_latency: float = 0.0
     edge: int = 150
+    preparing_step: float = 1.0
     least_path: int = 1
 
 

@@ -90,7 +90,7 @@ class PlannedPreparation:
 
     Attributes:
         algorithm: The algorithm.
-        steps: Training steps of the source, or what takes as long as so many.
+        steps: Training steps, or what takes as long as so many.
         seconds: The predicted time.
     """
 

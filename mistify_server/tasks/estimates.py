@@ -31,9 +31,10 @@ class Candidate(Message):
         gain: See `executors.base.Aptitude`.
         gain_at_latency: Likewise.
         edge: Likewise.
+        preparing_step: Likewise.
         least_path: Likewise.
-        preparing: What preparing takes, in training steps of the source, by the distance from the source to
-            the least limits: `PER_HALVING` for each halving. Empty where there is nothing to prepare.
+        preparing: Steps of preparing, by the distance from the source to the least limits: `PER_HALVING` for
+            each halving. Empty where there is nothing to prepare.
         shared_steps: See `executors.base.AdaptationExecutor.shared_steps`.
         adapting: Training steps until a budget is met, by the distance to it, likewise.
         tune_steps: Steps that tune a network which meets its budget, repeated while accuracy falls short.
@@ -43,6 +44,7 @@ class Candidate(Message):
     gain: float
     gain_at_latency: float = 0.0
     edge: int
+    preparing_step: float = 1.0
     least_path: int = 1
     preparing: tuple[int, ...] = ()
     shared_steps: int = 0
@@ -56,7 +58,7 @@ class Candidate(Message):
         return bool(self.preparing)
 
     def preparing_steps(self, distance: float) -> int:
-        """Return what preparing takes, in training steps of the source.
+        """Return the steps of preparing.
 
         Args:
             distance: Halvings of the costs between the source and the least limits.

@@ -1,9 +1,9 @@
 """Choice of the algorithm for an edge (paper 3, "automatically selected adaptation algorithm")."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from statistics import fmean
 from typing import Final
 
 from mistify.jobs.plan import Estimate
@@ -88,7 +88,8 @@ class Chooser:
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
 
-        An algorithm that pays for many goals only is left to others where too few are best adapted by it.
+        An algorithm that pays for many goals is chosen for all that it suits, if it loses as little on
+        average and is faster, or for none.
 
         Args:
             edges: Of one tree.
@@ -96,23 +97,35 @@ class Chooser:
                 have; others that would have to prepare are left out. None where nothing has been prepared
                 yet, and all can.
         """
-        names = [
+        able = [
             name
             for name, candidate in sorted(self._candidates.items())
             if prepared is None or name in prepared or not candidate.prepares
         ] or sorted(self._candidates)
-        while True:
-            choices = self._chosen(edges, names, prepared)
-            counts = Counter(choice.algorithm for choice in choices) if prepared is None else {}
-            enough = [
-                name for name in names if not 0 < counts.get(name, 0) < self._candidates[name].least_path
-            ]
-            if not enough or enough == names:
-                return choices
-            names = enough
+        singly = [name for name in able if self._candidates[name].least_path == 1] or able
+        by_algorithm = [self._expected(name, edges, prepared is not None) for name in singly]
+        considered = [list(expected) for expected in zip(*by_algorithm, strict=True)]
+        best = [_best(expected) for expected in considered]
+        for name in able:
+            places = [place for place, edge in enumerate(edges) if self._suits(name, edge, prepared)]
+            if name in singly or len(places) < (self._candidates[name].least_path if prepared is None else 1):
+                continue
+            together = self._expected(name, [edges[place] for place in places], prepared is not None)
+            wins = _better(together, [best[place] for place in places])
+            for place, one in zip(places, together, strict=True):
+                considered[place].append(one)
+                best[place] = one if wins else best[place]
+        return [
+            Choice(
+                one.algorithm,
+                self._reason(edge, one, [other for other in others if other is not one]),
+                one.lost,
+            )
+            for edge, one, others in zip(edges, best, considered, strict=True)
+        ]
 
     def preparing_steps(self, algorithm: str, edges: Sequence[Edge]) -> int:
-        """Return what an algorithm takes to prepare for one edge or more, in training steps of the source."""
+        """Return the steps in which an algorithm prepares for one edge or more."""
         return self._candidates[algorithm].preparing_steps(max(edge.halvings for edge in edges))
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> Case:
@@ -128,41 +141,25 @@ class Chooser:
             shared_steps=self._candidates[algorithm].shared_steps,
         )
 
-    def _chosen(
-        self, edges: Sequence[Edge], names: Sequence[str], prepared: Mapping[str, float] | None
-    ) -> list[Choice]:
-        """Return the best algorithm of each edge, of those of these names that suit it."""
-        chosen: dict[int, list[_Expected]] = {place: [] for place in range(len(edges))}
-        for name in names:
-            served = [place for place, edge in enumerate(edges) if self._suits(name, edge, prepared)]
-            expected = self._expected(name, [edges[place] for place in served], prepared is not None)
-            for place, one in zip(served, expected, strict=True):
-                chosen[place].append(one)
-        for place, edge in enumerate(edges):
-            if not chosen[place]:  # better an unsuitable one than none
-                chosen[place] = [
-                    of for name in names for of in self._expected(name, [edge], prepared is not None)
-                ]
-        return [self._best(edge, chosen[place]) for place, edge in enumerate(edges)]
-
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
-        """Check whether an algorithm may adapt an edge at all.
+        """Check whether an algorithm that pays for many goals may adapt an edge.
 
         One whose networks share their training trains none above the source, has to have trained for the size
-        of later ones, and cannot go on with one of them until it reaches a target.
+        of later ones, cannot go on with one of them until it reaches a target, and has not been measured
+        under limits on latency.
         """
         candidate = self._candidates[algorithm]
         if edge.path < candidate.least_path:
             return False
-        if not candidate.shared_steps:
-            return True
         most = inf if prepared is None else prepared.get(algorithm, inf)
-        return 0 <= edge.halvings <= most and not (edge.has_targets and not candidate.tune_steps)
+        aimed = edge.has_targets and not candidate.tune_steps
+        return 0 <= edge.halvings <= most and not aimed and not edge.limits_latency
 
     def _expected(self, algorithm: str, edges: Sequence[Edge], is_prepared: bool) -> list[_Expected]:
         cases = [self.case(edge, algorithm) for edge in edges]
         preparing = 0 if is_prepared or not edges else self.preparing_steps(algorithm, edges)
-        overhead = self._experience.overhead(algorithm) + preparing / max(len(edges), 1)
+        part = preparing * self._candidates[algorithm].preparing_step / max(len(edges), 1)
+        overhead = self._experience.overhead(algorithm) + part
         preparation = f", after {preparing:,} for {counted(len(edges), 'goal')} together" if preparing else ""
         return [
             _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead, preparation)
@@ -173,12 +170,6 @@ class Chooser:
         """Return what is lost under the edge's limits, which may be on latency."""
         gain = self._candidates[algorithm].gain_at_latency if edge.limits_latency else 0.0
         return replace(lost, mean=lost.mean - gain * edge.halvings)
-
-    def _best(self, edge: Edge, expected: Sequence[_Expected]) -> Choice:
-        least = min(one.lost.mean for one in expected)
-        best = min((one for one in expected if one.lost.mean <= least + _TOLERANCE), key=lambda one: one.time)
-        reason = self._reason(edge, best, [one for one in expected if one is not best])
-        return Choice(best.algorithm, reason, best.lost)
 
     def _reason(self, edge: Edge, best: _Expected, others: list[_Expected]) -> str:
         if not others:
@@ -195,3 +186,16 @@ class Chooser:
             f"{self._traits.kind} network, it should lose {best.lost.mean:z.1%} of the source's accuracy, "
             f"{against}, " + self._evidence
         )
+
+
+def _best(expected: Sequence[_Expected]) -> _Expected:
+    """Return the fastest of the algorithms that lose least on an edge."""
+    least = min(one.lost.mean for one in expected)
+    return min((one for one in expected if one.lost.mean <= least + _TOLERANCE), key=lambda one: one.time)
+
+
+def _better(together: Sequence[_Expected], others: Sequence[_Expected]) -> bool:
+    """Check whether an algorithm is better on several edges than what was chosen for each."""
+    more = fmean(one.lost.mean for one in together) - fmean(one.lost.mean for one in others)
+    faster = sum(one.time for one in together) < sum(one.time for one in others)
+    return more < -_TOLERANCE or (more <= _TOLERANCE and faster)

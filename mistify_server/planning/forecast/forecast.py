@@ -267,9 +267,11 @@ class Forecast:
             if self._estimates.candidates[node.algorithm].prepares:
                 edges.setdefault(node.algorithm, []).append(self._edge(node))
         steps = {name: self._chooser.preparing_steps(name, own) for name, own in sorted(edges.items())}
-        return tuple(
-            PlannedPreparation(name, count, count * self._step_seconds) for name, count in steps.items()
-        )
+        seconds = {
+            name: count * self._estimates.candidates[name].preparing_step * self._step_seconds
+            for name, count in steps.items()
+        }
+        return tuple(PlannedPreparation(name, count, seconds[name]) for name, count in steps.items())
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]

@@ -104,6 +104,7 @@ def _candidate(executor: type[AdaptationExecutor], params: Params) -> Candidate:
         gain=aptitude.gain,
         gain_at_latency=aptitude.gain_at_latency,
         edge=aptitude.edge,
+        preparing_step=aptitude.preparing_step,
         least_path=aptitude.least_path,
         preparing=tuple(executor.preparing_steps(params, distance) for distance in (1.0, *distances))
         if executor.prepares()

@@ -202,6 +202,7 @@ def prepare_by_itself(connection: Connection) -> None:
             prepares = bool(steps) or name in ("chamnet", "nested")
             candidate["preparing"] = [steps] * len(candidate["adapting"]) if prepares else []
             candidate["shared_steps"] = 0
+            candidate["preparing_step"] = 1.0
             candidate["least_path"] = 1
 
     def change_record(record: dict[str, Any]) -> None:
