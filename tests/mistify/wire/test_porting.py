@@ -25,7 +25,15 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
-from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import (
+    Interval,
+    OutOfReach,
+    OutputEstimate,
+    Plan,
+    PlannedBatch,
+    PlannedEdge,
+    PlannedPreparation,
+)
 from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
@@ -101,6 +109,8 @@ sources = st.builds(
     formats=st.lists(formats, max_size=2).map(tuple),
     tuned_accuracy=st.none() | finite,
     measured=costs,
+    steps=int64,
+    preparing_steps=st.dictionaries(texts, int64, max_size=2),
 )
 jobs = st.builds(
     Job,
@@ -146,6 +156,7 @@ batches = st.builds(
     seconds=finite,
     evidence=texts,
     formats=st.lists(formats, max_size=2).map(tuple),
+    preparations=st.lists(st.builds(PlannedPreparation, texts, int64, finite), max_size=2).map(tuple),
 )
 plans = st.builds(
     Plan,

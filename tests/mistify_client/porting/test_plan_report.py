@@ -9,10 +9,18 @@ from typer.testing import CliRunner
 from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import (
+    Interval,
+    OutOfReach,
+    OutputEstimate,
+    Plan,
+    PlannedBatch,
+    PlannedEdge,
+    PlannedPreparation,
+)
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
-from mistify_client.porting.plan_report import plan_tree
+from mistify_client.porting.plan_report import plan_report, plan_tree
 from tests.targets import overall
 
 HALF = PlannedEdge(
@@ -76,6 +84,15 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
         "tiny: FLOP 0.001x cannot be met; the nearest that can is 0.0042x, or start from a smaller model",
         "The job takes about 7 min.",
     ]
+
+
+def test_the_tree_has_what_algorithms_prepare_before_their_goals():
+    prepared = replace(BATCH, preparations=(PlannedPreparation("nested", 2_400, 75.0),))
+    lines = [line.strip() for line in lines_of(Plan((prepared,)))]
+    assert lines[1] == "├── nested prepares for all of its goals at once: 2,400 steps, 75 s"
+    assert lines[2].startswith("└── half and half-int8")
+    (batch,) = plan_report(Plan((prepared,)))["batches"]
+    assert batch["preparations"] == [{"algorithm": "nested", "steps": 2_400, "seconds": 75.0}]
 
 
 def test_the_tree_has_each_output_where_there_are_several():

@@ -38,6 +38,18 @@ def test_lines_without_a_terminal():
     ]
 
 
+def test_algorithms_that_prepare_at_the_same_time_have_a_line_for_each_tenth():
+    out = console(terminal=False)
+    with display(out) as shown:
+        for step in range(0, 400, 50):
+            for algorithm in ("chamnet", "nested"):
+                shown.update(SOURCE, ProgressUpdate(f"preparing {algorithm}", step, 4_000, loss=1.0), MODEL)
+    assert out.file.getvalue().splitlines() == [
+        "source: preparing chamnet 0/4000",
+        "source: preparing nested 0/4000",
+    ]
+
+
 def test_equal_goals_report_their_common_progress_once():
     starting, adapting = ProgressUpdate("starting", 0, 0), ProgressUpdate("adapting", 1, 9, {"flops": 7.0})
     events = [

@@ -132,6 +132,64 @@ def test_data_that_are_to_be_generated_take_their_time(plan: BatchPlan) -> None:
     assert made.seconds - given.seconds == pytest.approx(3)
 
 
+def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBatch:
+    """A path of goals down to a quarter, of which MorphNet and nested networks may be chosen."""
+    nested = CANDIDATES["morphnet"].model_copy(
+        update={
+            "edge": 50,
+            "preparing": (1_200,) * 33,
+            "preparing_step": 1.5,
+            "shared_steps": 700,
+            "least_path": 32,
+            "adapting": (0,) * 33,
+            "tune_steps": 0,
+        }
+    )
+    candidates = {"morphnet": CANDIDATES["morphnet"], "nested": nested}
+    estimates = PROSPECTS.model_copy(update={"candidates": candidates, "step_seconds": 0.01})
+    names = [f"g{number}" for number in range(goals)]
+    budgets = [{FLOPS: SOURCE[FLOPS] * 0.25 ** ((number + 1) / goals)} for number in range(goals)]
+    nodes = tuple(
+        plan.nodes[0].model_copy(
+            update={
+                "index": number,
+                "parent": number - 1 if number else None,
+                "goals": (names[number],),
+                "budget": budgets[number],
+                "targets": (),
+                "algorithm": algorithm,
+            }
+        )
+        for number in range(goals)
+    )
+    asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": nodes})
+    of_plan = {name: Goal(id=name, batch=0, budget=of) for name, of in zip(names, budgets, strict=True)}
+    return Forecast(asked, estimates, ()).planned(of_plan, 1)
+
+
+def test_what_is_shared_takes_its_time_once_and_goals_no_steps(plan: BatchPlan) -> None:
+    many = many_planned(plan, 40)
+    assert {edge.algorithm for edge in many.edges} == {"nested"}
+    assert {edge.steps for edge in many.edges} == {0}
+    (preparation,) = many.preparations
+    assert (preparation.algorithm, preparation.steps) == ("nested", 1_200)
+    assert preparation.seconds == pytest.approx(1_200 * 1.5 * 0.01)
+    of_edges = 40 * (50 * 0.01 + 1.0)
+    assert many.seconds == pytest.approx(many.source_seconds + preparation.seconds + of_edges)
+    few = many_planned(plan, 8)
+    assert {edge.algorithm for edge in few.edges} == {"morphnet"}
+    assert few.preparations == ()
+
+
+def test_what_is_shared_counts_as_learned(plan: BatchPlan) -> None:
+    """As much as by so many steps of their own, and not as if nothing had been learned."""
+    shared = many_planned(plan, 40, "nested").edges[-1].accuracy
+    alone = many_planned(plan, 40, "morphnet").edges[-1].accuracy
+    assert shared is not None
+    assert alone is not None
+    assert shared.middle == pytest.approx(alone.middle, abs=0.01)
+
+
 def under_latency(plan: BatchPlan, limit: float) -> PlannedBatch:
     """A goal in latency, on hardware where narrow layers save little: half the multiply-adds, 0.9 of it."""
     axis = latency_axis("host")

@@ -23,7 +23,7 @@ from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
-from mistify_server.tasks.results import BranchResult, SourceResult
+from mistify_server.tasks.results import BranchResult, PrepareResult, SourceResult
 from tests.stored import VERSIONS, jobs_in, restore
 from tests.targets import overall
 
@@ -32,6 +32,7 @@ EDGES_KEPT = 17
 
 JSON_COLUMNS = {
     ("batches", "plan"): BatchPlan,
+    ("batches", "preparations"): dict[str, PrepareResult],
     ("batches", "root"): SourceResult,
     ("branches", "result"): BranchResult,
     ("devices", "device"): Device,

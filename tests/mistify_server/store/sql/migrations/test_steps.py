@@ -4,7 +4,9 @@ import json
 import sqlite3
 from typing import Any
 
-from mistify_server.store.sql.migrations.steps import add_threads
+from mistify_server.store.sql.migrations.steps import add_threads, prepare_by_itself
+from mistify_server.tasks.estimates import Candidate
+from mistify_server.tasks.results import PrepareResult
 
 
 def profile(name: str, *threads: int, watts: bool = False, factor: float = 2.0) -> dict[str, Any]:
@@ -73,3 +75,32 @@ def test_each_number_of_threads_of_a_device_gets_a_profile() -> None:
             {},
         ),
     ]
+
+
+def test_what_was_prepared_with_the_source_stays_prepared() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE batches (job_id TEXT, number INTEGER, plan TEXT, root TEXT)")
+    connection.execute("CREATE TABLE edges (record TEXT)")
+    connection.execute("INSERT INTO edges VALUES (?)", (json.dumps({"case": {"steps": 5}}),))
+    common = {"gain": 0.0, "edge": 150, "adapting": [0, 100], "tune_steps": 600, "max_steps": 3000}
+    preparing = {"chamnet": 1_000, "morphnet": 0, "nested": 0}
+    candidates = {name: {**common, "preparing": steps} for name, steps in preparing.items()}
+    plan = json.dumps({"estimates": {"candidates": candidates}})
+    made = json.dumps({"root": "r", "prepared": {"chamnet": "a.prepared"}})
+    rows = [("j", 0, plan, made), ("j", 1, json.dumps({"estimates": None}), None)]
+    connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?)", rows)
+
+    prepare_by_itself(connection)
+
+    first, second = connection.execute("SELECT plan, root, preparations FROM batches ORDER BY number")
+    assert (json.loads(first[1]), second[1:]) == ({"root": "r"}, (None, "{}"))
+    prepared = {name: PrepareResult.model_validate(of) for name, of in json.loads(first[2]).items()}
+    assert prepared == {"chamnet": PrepareResult(prepared="a.prepared", steps=0)}
+    read = {
+        name: Candidate.model_validate(of)
+        for name, of in json.loads(first[0])["estimates"]["candidates"].items()
+    }
+    assert {name for name, candidate in read.items() if candidate.prepares} == {"chamnet", "nested"}
+    assert [read[name].preparing_steps(1.0) for name in preparing] == [1_000, 0, 0]
+    ((record,),) = connection.execute("SELECT record FROM edges")
+    assert json.loads(record)["case"] == {"steps": 5, "shared_steps": 0}
