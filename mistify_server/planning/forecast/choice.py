@@ -88,8 +88,8 @@ class Chooser:
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
 
-        An algorithm that pays for many goals is chosen for all that it suits, if it loses as little on
-        average and is faster, or for none.
+        One whose networks share their training is chosen for all edges that it suits, if it loses as little
+        on average and is faster, or for none.
 
         Args:
             edges: Of one tree.
@@ -102,7 +102,7 @@ class Chooser:
             for name, candidate in sorted(self._candidates.items())
             if prepared is None or name in prepared or not candidate.prepares
         ] or sorted(self._candidates)
-        singly = [name for name in able if self._candidates[name].least_path == 1] or able
+        singly = [name for name in able if not self._candidates[name].shared_steps] or able
         by_algorithm = [self._expected(name, edges, prepared is not None) for name in singly]
         considered = [list(expected) for expected in zip(*by_algorithm, strict=True)]
         best = [_best(expected) for expected in considered]
@@ -142,11 +142,10 @@ class Chooser:
         )
 
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
-        """Check whether an algorithm that pays for many goals may adapt an edge.
+        """Check whether an algorithm whose networks share their training may adapt an edge.
 
-        One whose networks share their training trains none above the source, has to have trained for the size
-        of later ones, cannot go on with one of them until it reaches a target, and has not been measured
-        under limits on latency.
+        It trains none above the source, has to have trained for the size of later ones, cannot go on with one
+        of them until it reaches a target, and has not been measured under limits on latency.
         """
         candidate = self._candidates[algorithm]
         if edge.path < candidate.least_path:

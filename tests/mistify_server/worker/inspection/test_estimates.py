@@ -49,7 +49,7 @@ def attentive() -> keras.Model:
 
 def test_auto_chooses_among_the_algorithms_that_take_part() -> None:
     candidates = estimates_of(analyse(residual()), task(tune_steps=70), ()).candidates
-    assert set(candidates) == {"morphnet", "chamnet"}
+    assert set(candidates) == {"morphnet", "chamnet", "nested"}
     assert {candidate.tune_steps for candidate in candidates.values()} == {70}
     assert min(candidates["chamnet"].preparing) > 0 == len(candidates["morphnet"].preparing)
 
@@ -66,6 +66,15 @@ def test_candidates_know_their_steps_by_the_distance() -> None:
         5, 15, 45, 70, 70, 70,
     ]  # fmt: skip
     assert morphnet.steps(1.0, rounds=3) == 55
+
+
+def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> None:
+    """Nested networks take 1,200 steps for each factor of about four, and none for a goal of its own."""
+    nested = estimates_of(analyse(dense()), task(), ()).candidates["nested"]
+    assert [nested.preparing_steps(distance) for distance in (0.0, 1.0, 2.0, 4.0, 6.0)] == [
+        1_200, 1_200, 1_200, 2_400, 3_600,
+    ]  # fmt: skip
+    assert (nested.steps(3.0), nested.shared_steps, nested.least_path) == (0, 450, 32)
 
 
 def test_traits_tell_networks_apart_and_know_them_again() -> None:
