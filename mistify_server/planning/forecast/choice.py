@@ -10,6 +10,7 @@ from mistify.jobs.plan import Estimate
 from mistify.wording import counted
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import Case
+from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.estimates import Candidate, Traits
 
 #: A share of the source's accuracy that makes no difference, as seeds differ by as much: of algorithms within
@@ -185,6 +186,20 @@ class Chooser:
             f"{self._traits.kind} network, it should lose {best.lost.mean:z.1%} of the source's accuracy, "
             f"{against}, " + self._evidence
         )
+
+
+def longest_paths(nodes: Sequence[NodePlan]) -> dict[int | None, int]:
+    """Return the edges of the longest path on which each node is, by index.
+
+    Args:
+        nodes: Of one tree, parents first.
+    """
+    longest: dict[int | None, int] = {None: 0}
+    for node in nodes:
+        longest[node.index] = longest[node.parent] + 1
+    for node in reversed(nodes):
+        longest[node.parent] = max(longest[node.parent], longest[node.index])
+    return longest
 
 
 def _best(expected: Sequence[_Expected]) -> _Expected:

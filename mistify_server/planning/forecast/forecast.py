@@ -23,7 +23,7 @@ from mistify.jobs.plan import (
     PlannedPreparation,
 )
 from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
-from mistify_server.planning.forecast.choice import Chooser, Edge
+from mistify_server.planning.forecast.choice import Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of
@@ -152,14 +152,7 @@ class Forecast:
 
     @cached_property
     def _paths(self) -> dict[int | None, int]:
-        """The edges of the longest path on which each node is."""
-        above: dict[int | None, int] = {None: 0}
-        for node in self.plan.nodes:
-            above[node.index] = above[node.parent] + 1
-        longest = dict(above)
-        for node in reversed(self.plan.nodes):
-            longest[node.parent] = max(longest[node.parent], longest[node.index])
-        return longest
+        return longest_paths(self.plan.nodes)
 
     @cached_property
     def _scales(self) -> dict[int | None, float]:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from mistify_server.planning.forecast.choice import Choice, Chooser, Edge
+from mistify_server.planning.forecast.choice import Choice, Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.estimates import Candidate
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
 
@@ -174,3 +175,14 @@ def test_what_it_takes_to_prepare_stands_in_the_reason() -> None:
     candidates = {"morphnet": CANDIDATES["morphnet"], "nested": SHARING}
     choice = chooser(candidates=candidates)(path_of(32))[0]
     assert "in 0 steps, after 2,400 for 32 goals together" in choice.reason
+
+
+def test_a_node_is_on_the_longest_path_through_it() -> None:
+    """Of 0 - 1 - 2 - 5, 1 - 3 and 4."""
+    parents = {0: None, 1: 0, 2: 1, 3: 1, 4: None}
+    nodes = [
+        NodePlan(index=index, parent=parent, budget={}, targets=(), seed=0, goals=("g",))
+        for index, parent in parents.items()
+    ]
+    longest = longest_paths([*nodes, nodes[0].model_copy(update={"index": 5, "parent": 2})])
+    assert {index: longest[index] for index in (*parents, 5)} == {0: 4, 1: 4, 2: 4, 3: 3, 4: 1, 5: 4}
