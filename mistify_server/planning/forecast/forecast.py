@@ -87,6 +87,7 @@ class Forecast:
         self._experience = Experience(records, estimates.candidates)
         self._chooser = Chooser(estimates.traits, self._subject, estimates.candidates, self._experience)
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
+        self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan, precision: Quantization) -> str:
@@ -107,8 +108,7 @@ class Forecast:
         """
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
-        preparations = self._preparations
-        prepared = {preparation.algorithm: preparation.seconds for preparation in preparations}
+        prepared = {preparation.algorithm: preparation.seconds for preparation in self._preparations}
         ends: dict[int | None, float] = {None: 0.0}
         for node in plan.nodes:
             start = max(ends[node.parent], prepared.get(node.algorithm, 0.0))
@@ -122,7 +122,7 @@ class Forecast:
             source_outputs=tuple(map(self._estimate, self._outputs)),
             source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
-            preparations=preparations,
+            preparations=self._preparations,
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
             evidence=self._experience.evidence(self._subject, self._estimates.traits.kind),
@@ -131,12 +131,15 @@ class Forecast:
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
         """Return the nodes, each with an algorithm and what it is expected to lose."""
-        down_to = None if prepared is None else {name: self._halvings(name) for name in prepared}
+        of = {name: [node for node in self.plan.nodes if node.algorithm == name] for name in prepared or ()}
+        most = {
+            name: max((self._edge(node).halvings for node in own), default=0.0) for name, own in of.items()
+        }
         open_nodes = [node for node in self.plan.nodes if not node.algorithm]
         if not open_nodes:
             return self.plan.nodes
         edges = [self._edge(node) for node in open_nodes]
-        choices = self._chooser(edges, down_to)
+        choices = self._chooser(edges, None if prepared is None else most)
         chosen = {
             node.index: node.model_copy(
                 update={"algorithm": choice.algorithm, "choice": choice.reason, "foreseen": choice.lost}
@@ -144,15 +147,6 @@ class Forecast:
             for node, choice in zip(open_nodes, choices, strict=True)
         }
         return tuple(chosen.get(node.index, node) for node in self.plan.nodes)
-
-    def _halvings(self, algorithm: str) -> float:
-        """Return the most halvings of the source's multiply-adds that an algorithm's nodes have."""
-        own = [self._edge(node).halvings for node in self.plan.nodes if node.algorithm == algorithm]
-        return max(own, default=0.0)
-
-    @cached_property
-    def _paths(self) -> dict[int | None, int]:
-        return longest_paths(self.plan.nodes)
 
     @cached_property
     def _scales(self) -> dict[int | None, float]:
@@ -259,12 +253,12 @@ class Forecast:
         for node in self.plan.nodes:
             if self._estimates.candidates[node.algorithm].prepares:
                 edges.setdefault(node.algorithm, []).append(self._edge(node))
-        steps = {name: self._chooser.preparing_steps(name, own) for name, own in sorted(edges.items())}
-        seconds = {
-            name: count * self._estimates.candidates[name].preparing_step * self._step_seconds
-            for name, count in steps.items()
-        }
-        return tuple(PlannedPreparation(name, count, seconds[name]) for name, count in steps.items())
+        planned = []
+        for name, own in sorted(edges.items()):
+            steps, candidate = self._chooser.preparing_steps(name, own), self._estimates.candidates[name]
+            seconds = steps * candidate.preparing_step * self._step_seconds
+            planned.append(PlannedPreparation(name, steps, seconds))
+        return tuple(planned)
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]
