@@ -44,9 +44,9 @@ Within: TypeAlias = Callable[[Widths, Budget], Widths]
 #: How many times the multiply-adds of its narrowest network a segment has, about.
 _RANGE: Final = 4.0
 
-#: Part of a segment's steps from which one of its networks learns as much by itself: 1,200 are 0.7 points
-#: better than 300 for each goal (`benchmarks.nested`).
-_SHARE: Final = 3 / 8
+#: The part of a segment's steps in which one of its networks would learn no more by itself: those of 1,200
+#: steps are better than with 300 for each goal (`benchmarks.nested`).
+_SHARE: Final = 1 / 4
 
 #: Networks of a segment whose widths are chosen; others are in between.
 _SIZES: Final = 6
