@@ -1,8 +1,8 @@
 """The structure of Keras models, and the changes that can be made to it.
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
-`residual_blocks` finds what can be left out; `at_resolution` makes images smaller;
-`fold_batch_norm` prepares a model for packaging.
+`residual_blocks` finds what can be left out; `segments` finds where a network divides;
+`at_resolution` makes images smaller; `fold_batch_norm` prepares a model for packaging.
 """
 
 from executors.structure.analysis import Structure, Widths, analyse
@@ -30,6 +30,7 @@ from executors.structure.graph import set_weights
 from executors.structure.handlers import LayerHandler, register
 from executors.structure.reading.reader import calls, copied, tensors
 from executors.structure.rules import Rules, unmatched
+from executors.structure.segments import Segment, segments
 
 __all__ = [
     "ChannelGroup",
@@ -38,6 +39,7 @@ __all__ = [
     "ResidualBlock",
     "Role",
     "Rules",
+    "Segment",
     "Slot",
     "Structure",
     "UnsupportedLayerError",
@@ -56,6 +58,7 @@ __all__ = [
     "removable_blocks",
     "residual_blocks",
     "resolution",
+    "segments",
     "set_weights",
     "shallower",
     "shareable_base",

@@ -8,6 +8,7 @@ import keras
 
 from executors.structure.analysis import Structure
 from executors.structure.graph import Graph, Node
+from executors.structure.segments import divisions
 
 
 def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
@@ -64,21 +65,12 @@ def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
 
 
 def _ends(graph: Graph) -> Iterator[int]:
-    """Yield how many of the first calls can be a base: the rest needs one tensor of them, and no layer."""
-    last_call = {node.name: place for place, node in enumerate(graph.nodes)}
-    last_read = {tensor: place for place, node in enumerate(graph.nodes) for tensor in node.inputs}
-    last_read.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    """Return how many of the first calls can be a base: one tensor of what they learn goes on to the rest."""
     learned: set[int] = set()
-    needed: set[int] = set()
-    called_until = 0
-    for count, node in enumerate(graph.nodes[:-1], start=1):
-        called_until = max(called_until, last_call[node.name])
+    for node in graph.nodes:
         if graph.variables[node.name] or not learned.isdisjoint(node.inputs):
             learned.add(node.output)
-            needed.add(node.output)
-        needed = {tensor for tensor in needed if last_read[tensor] >= count}
-        if called_until < count and len(needed) == 1:
-            yield count
+    return (count for count, needed in divisions(graph) if len(needed & learned) == 1)
 
 
 def _passed(graph: Graph, first: tuple[Node, ...], rest: tuple[Node, ...]) -> Iterator[int]:

@@ -1,0 +1,115 @@
+"""Where a network divides: the segments that run one after the other (AdaptiveNet 3.1)."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Final
+
+import keras
+
+from executors.structure.analysis import Structure
+from executors.structure.folding import foldable
+from executors.structure.graph import Graph
+from executors.structure.handlers import handler_of
+from executors.structure.keras_internals import numpy as operations
+
+layers = keras.layers
+
+#: Computed together with the convolution behind them.
+_PADDING: Final = (layers.ZeroPadding1D, layers.ZeroPadding2D, layers.ZeroPadding3D, operations.Pad)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Calls that run without those before and behind them.
+
+    Attributes:
+        name: Of the last call.
+        graph: Its one input is the output of the segment before; those of the network, in the first one.
+            Its one output is the input of the segment behind; those of the network, in the last one.
+        params: The numbers in its weights.
+    """
+
+    name: str
+    graph: Graph
+    params: int
+
+
+def segments(structure: Structure, largest: float) -> list[Segment]:
+    """Divide a network into segments, from the inputs on; a single tensor goes from one to the next.
+
+    None begins with what becomes part of the operator before it in a packaged network, such as batch norm,
+    activations and dropout, nor ends with padding. Whatever has no weights belongs to what is before it.
+
+    Args:
+        structure: Of the network.
+        largest: Neighbours are joined while they have together at most this share of the parameters. What
+            cannot be divided may have more.
+
+    Returns:
+        The segments in order; one where the network cannot be divided.
+    """
+    graph = structure.graph
+    pieces = [_segment(graph, first, last) for first, last in pairwise([0, *_ends(graph), len(graph.nodes)])]
+    most = largest * sum(piece.params for piece in pieces)
+    joined = pieces[:1]
+    for piece in pieces[1:]:
+        together = joined[-1].params + piece.params
+        if not piece.params or not joined[-1].params or together <= most:
+            whole = dataclasses.replace(
+                joined[-1].graph,
+                nodes=joined[-1].graph.nodes + piece.graph.nodes,
+                outputs=piece.graph.outputs,
+            )
+            joined[-1] = Segment(piece.name, whole, together)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def divisions(graph: Graph) -> Iterator[tuple[int, set[int]]]:
+    """Yield where the calls can be divided without dividing those of one layer.
+
+    Yields:
+        The number of calls before, and the tensors, made by them or given, that the calls behind need.
+    """
+    last_call = {node.name: place for place, node in enumerate(graph.nodes)}
+    last_read = {tensor: place for place, node in enumerate(graph.nodes) for tensor in node.inputs}
+    last_read.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    needed, called_until = set(graph.inputs), 0
+    for count, node in enumerate(graph.nodes[:-1], start=1):
+        called_until = max(called_until, last_call[node.name])
+        needed.add(node.output)
+        needed = {tensor for tensor in needed if last_read.get(tensor, -1) >= count}
+        if called_until < count:
+            yield count, needed
+
+
+def _ends(graph: Graph) -> Iterator[int]:
+    """Yield after how many calls a segment may end."""
+    folded = foldable(graph)
+    for count, needed in divisions(graph):
+        last, readers = graph.nodes[count - 1], graph.consumers.get(graph.nodes[count - 1].output, [])
+        fuses = len(readers) == 1 and (
+            readers[0] in folded or handler_of(readers[0].name, readers[0].layer).in_place
+        )
+        if needed == {last.output} and not fuses and not isinstance(last.layer, _PADDING):
+            yield count
+
+
+def _segment(graph: Graph, first: int, last: int) -> Segment:
+    nodes = graph.nodes[first:last]
+    before = graph.nodes[first - 1]
+    variables = (variable for name in {node.name for node in nodes} for variable in graph.variables[name])
+    return Segment(
+        nodes[-1].name,
+        dataclasses.replace(
+            graph,
+            nodes=nodes,
+            inputs={before.output: before.name} if first else graph.inputs,
+            outputs=(nodes[-1].output,) if last < len(graph.nodes) else graph.outputs,
+        ),
+        sum(prod(variable.shape) for variable in variables),
+    )
