@@ -15,14 +15,8 @@ from numpy.typing import NDArray
 
 from mistify.config.porting import DatasetConfig
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile
-from mistify.package.manifest import (
-    MANIFEST,
-    Manifest,
-    MeasuredLatency,
-    PackagedFile,
-    TunableTensor,
-    Versions,
-)
+from mistify.package.manifest import MANIFEST, Manifest, MeasuredLatency, TunableTensor, Versions
+from mistify.package.records import PackagedFile
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints, Location
 from mistify.peers.membership import SECRET_BYTES, MemberKey, PackageReference
@@ -57,7 +51,7 @@ def shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 def prepare(directory: Path, width: int = 4) -> PackageReference:
     """Make a store with a group whose job has a package, and return a reference to that package."""
-    serve = PackagedFile(size=len(_NETWORK), sha256=sha256(_NETWORK).hexdigest())
+    serve = PackagedFile.of(_NETWORK)
     manifest = _manifest(serve, width).model_dump_json().encode()
     prepare_packages(directory, {GOAL: {"serve.tflite": _NETWORK, MANIFEST: manifest}}, SETTINGS)
     return PackageReference(JOB, GOAL, serve.sha256)

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mistify.package.manifest import Manifest, describe_file
+from mistify.package.manifest import Manifest
+from mistify.package.records import describe_file
 from mistify.package.training import with_weights
 from mistify.package.weights import write_weights
 from mistify.peers.membership import PackageReference, Peer

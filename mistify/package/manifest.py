@@ -1,7 +1,5 @@
 """The manifest of a package: `manifest.json` next to the network (paper 4.3, 7)."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -10,12 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import (
     AwareDatetime,
-    BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
-    StringConstraints,
-    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -25,9 +19,18 @@ from mistify.config.metric import Metric, OutputScore
 from mistify.config.preparation import Preparation
 from mistify.config.targets import OVERALL, Target
 from mistify.costs.quantization import Quantization
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.errors import Problem
+from mistify.package.records import (
+    FileName,
+    PackagedFile,
+    Record,
+    Sha256,
+    corrupt_package,
+    describe_file,
+    digest_of,
+    read_record,
+)
 from mistify.package.training import Training
-from mistify.parsing.validation import problems_of
 
 FORMAT_VERSION: Final = 3
 MANIFEST = "manifest.json"
@@ -49,28 +52,13 @@ def fixed_batch_signature(signature: str) -> str:
     return f"{signature}{FIXED_BATCH}"
 
 
-_CHUNK = 1 << 20
-
 #: What formats before 3 do not have.
 _SINCE_FORMAT_3: Final = ("labels", "preparation")
 
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Figure = Annotated[float, Field(ge=0)]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class PackagedFile(_Record):
-    """A file of the package: size in bytes, SHA-256 in hex."""
-
-    size: Annotated[int, Field(ge=0)]
-    sha256: Sha256
-
-
-class TensorInfo(_Record):
+class TensorInfo(Record):
     """An input or output of the network; -1 in the shape is the batch dimension.
 
     The integers q of a quantized tensor stand for the values `scale * (q - zero_point)`; both are None where
@@ -107,14 +95,14 @@ class TensorInfo(_Record):
         return (stored.astype(np.float32) - self.zero_point) * np.float32(self.scale)
 
 
-class TunableTensor(_Record):
+class TunableTensor(Record):
     """A weight that a device can tune: its shape, and the L2 norm of its values as packaged."""
 
     shape: tuple[int, ...]
     norm: Figure
 
 
-class MeasuredLatency(_Record):
+class MeasuredLatency(Record):
     """The latency of an inference at batch 1 in LiteRT, and the conditions it was measured under."""
 
     median_ms: Annotated[float, Field(gt=0)]
@@ -125,7 +113,7 @@ class MeasuredLatency(_Record):
     runtime: str
 
 
-class Branch(_Record):
+class Branch(Record):
     """One of the networks of a multi-branch package (paper 6), with its own costs and accuracy.
 
     Attributes:
@@ -139,13 +127,13 @@ class Branch(_Record):
 
     share: Annotated[float, Field(gt=0)]
     achieved: dict[str, float]
-    measured: dict[str, float] = {}
+    measured: dict[str, float] = Field(default_factory=dict)
     accuracy: Figure
     validation_accuracy: Figure
     latency: MeasuredLatency
 
 
-class Versions(_Record):
+class Versions(Record):
     """The software that made the package."""
 
     mistify: str
@@ -153,7 +141,7 @@ class Versions(_Record):
     keras: str
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """A package: the goal it was made for, its costs and accuracy, its inputs and outputs, its files.
 
     Attributes:
@@ -206,7 +194,7 @@ class Manifest(_Record):
     metric: Metric = Metric.ACCURACY
     targets: tuple[Target, ...] = ()
     achieved: dict[str, float]
-    measured: dict[str, float] = {}
+    measured: dict[str, float] = Field(default_factory=dict)
     accuracy: Figure
     accuracy_examples: Annotated[int, Field(ge=0)] = 0
     validation_accuracy: Figure
@@ -215,14 +203,14 @@ class Manifest(_Record):
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
-    labels: dict[str, tuple[str, ...]] = {}
-    preparation: dict[str, Preparation] = {}
+    labels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    preparation: dict[str, Preparation] = Field(default_factory=dict)
     quantization: Quantization = Quantization.NONE
     branches: tuple[Branch, ...] = ()
     default_branch: Annotated[int, Field(ge=0)] = 0
     compression: CompressionConfig | None = None
     note: str = ""
-    tunable: dict[str, TunableTensor] = {}
+    tunable: dict[str, TunableTensor] = Field(default_factory=dict)
     training: Training | None = None
     training_note: str = ""
     tuned_from: Sha256 | None = None
@@ -265,26 +253,7 @@ class Manifest(_Record):
             MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote
                 it, CORRUPT_PACKAGE with every problem in it.
         """
-        path = directory / MANIFEST
-        try:
-            content = json.loads(path.read_bytes())
-        except FileNotFoundError as error:
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {MANIFEST}"
-            ) from error
-        except (ValueError, RecursionError) as error:
-            problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")
-            raise _corrupt(directory, [problem]) from error
-        version = content.get("format_version") if isinstance(content, dict) else None
-        if isinstance(version, int) and version > FORMAT_VERSION:
-            problem = Problem(
-                str(path), f"format version {version}", f"at most {FORMAT_VERSION}", "update Mistify"
-            )
-            raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
-        try:
-            return cls.model_validate_json(json.dumps(content))
-        except ValidationError as error:
-            raise _corrupt(directory, problems_of(error, cls)) from error
+        return read_record(directory, MANIFEST, cls, FORMAT_VERSION)
 
     def save(self, directory: Path) -> Path:
         """Write `manifest.json` into a directory and return its path."""
@@ -318,17 +287,6 @@ def _with_validation(part: Any) -> Any:
     return {**part, "validation_accuracy": part["accuracy"]} if has else part
 
 
-def describe_file(path: Path) -> PackagedFile:
-    """Return the size and the digest of a file."""
-    digest = hashlib.sha256()
-    size = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return PackagedFile(size=size, sha256=digest.hexdigest())
-
-
 def verify(directory: Path) -> Manifest:
     """Read a package's manifest and compare every file with it.
 
@@ -338,7 +296,7 @@ def verify(directory: Path) -> Manifest:
     manifest = Manifest.load(directory)
     problems = list(_differences(directory, manifest))
     if problems:
-        raise _corrupt(directory, problems)
+        raise corrupt_package(directory, problems)
     return manifest
 
 
@@ -350,12 +308,4 @@ def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
             continue
         actual = describe_file(path)
         if actual != expected:
-            yield Problem(str(path), _digest(actual), _digest(expected), "fetch the package again")
-
-
-def _digest(file: PackagedFile) -> str:
-    return f"{file.size} bytes with SHA-256 {file.sha256}"
-
-
-def _corrupt(directory: Path, problems: list[Problem]) -> MistifyError:
-    return MistifyError(ErrorCode.CORRUPT_PACKAGE, f"the package {directory} is damaged", problems)
+            yield Problem(str(path), digest_of(actual), digest_of(expected), "fetch the package again")

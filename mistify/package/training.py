@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mistify.config.tuning import Part
+from mistify.package.records import Record
 
 TRAIN: Final = "train.tflite"
 
@@ -29,11 +30,7 @@ Array = npt.NDArray[np.float32]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class WeightPlace(_Record):
+class WeightPlace(Record):
     """The place of a weight, or of a part of it, in `serve.tflite`, as little-endian float32.
 
     Attributes:
@@ -96,7 +93,7 @@ class OutputKind(StrEnum):
         return values
 
 
-class TrainedWeight(_Record):
+class TrainedWeight(Record):
     """A weight that is trained.
 
     Attributes:
@@ -112,7 +109,7 @@ class TrainedWeight(_Record):
     places: tuple[WeightPlace, ...]
 
 
-class Training(_Record):
+class Training(Record):
     """The settings, the tensors and the weights of `train.tflite`.
 
     Attributes:

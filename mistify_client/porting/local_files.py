@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from mistify.config.code import named_in_file
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.manifest import describe_file
+from mistify.package.records import describe_file
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.quantities import format_bytes
 from mistify.uploads import FileDigest, UploadName, listing_text

@@ -6,7 +6,8 @@ from pathlib import Path
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import PART, locked, sync_file
 from mistify.jobs.job import PackageFile
-from mistify.package.manifest import MANIFEST, describe_file
+from mistify.package.manifest import MANIFEST
+from mistify.package.records import describe_file
 
 #: (name of a file of the package, offset) -> its bytes from the offset on.
 ReadFrom = Callable[[str, int], Iterable[bytes]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import PART, sync_file
-from mistify.package.manifest import describe_file
+from mistify.package.records import describe_file
 from mistify.peers.membership import Peer
 
 _SUFFIX = ".weights"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import try_lock, write_bytes
-from mistify.package.manifest import MANIFEST, Manifest, describe_file
+from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic

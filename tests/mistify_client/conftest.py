@@ -22,7 +22,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.jobs.part import JobPart
 from mistify.jobs.plan import Plan
-from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
+from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions
+from mistify.package.records import describe_file
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify.wire import porting

@@ -14,7 +14,8 @@ import pytest
 
 import mistify_client
 from mistify.config.metric import Metric
-from mistify.package.manifest import Manifest, describe_file
+from mistify.package.manifest import Manifest
+from mistify.package.records import describe_file
 from mistify.package.training import weights_in
 from mistify_client.runtime import versions
 from mistify_client.tuning.installation import install_tuned

@@ -21,7 +21,8 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import sync_file
-from mistify.package.manifest import Manifest, describe_file
+from mistify.package.manifest import Manifest
+from mistify.package.records import describe_file
 from mistify.package.training import Training, with_weights
 from mistify.package.weights import read_weights
 from mistify.peers.membership import PackageReference, Peer

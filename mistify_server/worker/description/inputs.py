@@ -9,7 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from executors.structure.signature import Input
 from mistify.config.preparation import Preparation
-from mistify.package.manifest import MANIFEST, FileName
+from mistify.package.manifest import MANIFEST
+from mistify.package.records import FileName
 from mistify.package.training import TRAIN
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
 from mistify_server.tasks.problems import ProblemCollector

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from importlib.metadata import version
 
-from mistify.package.manifest import Branch, Manifest, PackagedFile, TensorInfo, Versions
+from mistify.package.manifest import Branch, Manifest, TensorInfo, Versions
+from mistify.package.records import PackagedFile
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import BranchNetwork
 from mistify_server.worker.packaging.conversion.result import Conversion
@@ -57,7 +57,7 @@ def manifest_of(
         training=networks.training,
         training_note=networks.note,
         versions=_versions(),
-        files={name: _described(content) for name, content in files.items()},
+        files={name: PackagedFile.of(content) for name, content in files.items()},
         created=datetime.now(UTC),
     )
 
@@ -92,7 +92,3 @@ def _versions() -> Versions:
     return Versions(
         mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
     )
-
-
-def _described(content: bytes) -> PackagedFile:
-    return PackagedFile(size=len(content), sha256=sha256(content).hexdigest())

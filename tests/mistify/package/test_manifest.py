@@ -16,9 +16,9 @@ from mistify.package.manifest import (
     MeasuredLatency,
     TensorInfo,
     Versions,
-    describe_file,
     verify,
 )
+from mistify.package.records import describe_file
 from tests.targets import overall
 
 

@@ -154,7 +154,7 @@ def test_a_manifest_of_another_network_is_refused(package, key):
 
 
 def test_a_file_that_is_no_network_is_refused(package):
-    from mistify.package.manifest import describe_file
+    from mistify.package.records import describe_file
 
     (package / "serve.tflite").write_bytes(b"no flatbuffer")
     change_manifest(

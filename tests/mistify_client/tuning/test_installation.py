@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 import mistify_client
-from mistify.package.manifest import Manifest, describe_file, verify
+from mistify.package.manifest import Manifest, verify
+from mistify.package.records import describe_file
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score

@@ -1,7 +1,7 @@
 """The conversion of networks to LiteRT at the precision that is asked for."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,13 @@ from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
-from mistify_server.worker.packaging.conversion.representative import Examples, Rows, one_by_one, typed
+from mistify_server.worker.packaging.conversion.representative import (
+    Examples,
+    Rows,
+    SignatureRows,
+    one_by_one,
+    typed,
+)
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
 Tensors = dict[str, tf.Tensor]
@@ -47,7 +53,7 @@ class SavedNetwork:
     def at(self, quantization: QuantizationConfig, examples: Examples | None = None) -> bytes:
         """Return the `.tflite` at a precision, as `convert` does."""
         rows = None if examples is None else partial(one_by_one, typed(examples, self.model))
-        return with_fixed_batch(_converted(self.directory, quantization, rows))
+        return with_fixed_batch(convert_saved(self.directory, quantization, rows))
 
 
 @contextmanager
@@ -128,11 +134,20 @@ def convert_for_any_batch(
     """Convert a function to a `.tflite` with one signature, as `convert_function` otherwise."""
     with tempfile.TemporaryDirectory() as directory:
         save_function(function, directory)
-        return _converted(directory, quantization, rows)
+        return convert_saved(directory, quantization, rows)
 
 
-def _converted(directory: str, quantization: QuantizationConfig, rows: Callable[[], Rows] | None) -> bytes:
-    """Convert the function that a directory holds to a `.tflite` with one signature."""
+def convert_saved(
+    directory: str, quantization: QuantizationConfig, rows: Callable[[], Rows | SignatureRows] | None
+) -> bytes:
+    """Convert the functions that a directory holds to a `.tflite` with a signature for each.
+
+    Args:
+        directory: As `save_functions` leaves it.
+        quantization: The precision of the network.
+        rows: Returns examples that scales are taken from; where there are several functions, each with the
+            signature that it is for.
+    """
     converter = tf.lite.TFLiteConverter.from_saved_model(directory)
     _set_precision(converter, quantization, rows)
     converted: bytes = converter.convert()
@@ -141,16 +156,27 @@ def _converted(directory: str, quantization: QuantizationConfig, rows: Callable[
 
 def save_function(function: Function, directory: str) -> None:
     """Write a function as a SavedModel into a directory."""
+    save_functions({SIGNATURE: function}, directory)
+
+
+def save_functions(functions: Mapping[str, Function], directory: str) -> None:
+    """Write functions, by their signatures, as a SavedModel into a directory."""
     module = tf.Module()
-    module.variables_read = function.variables
-    # No attribute of the module: it would be traced again, and its constants saved twice.
-    serve = tf.function(function.__call__, autograph=False)
-    signature = serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
-    tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
+    module.variables_read = [function.variables for function in functions.values()]
+    # No attributes of the module: they would be traced again, and their constants saved twice.
+    signatures = {
+        name: tf.function(function.__call__, autograph=False).get_concrete_function(
+            **{spec.name: spec for spec in function.inputs}
+        )
+        for name, function in functions.items()
+    }
+    tf.saved_model.save(module, directory, signatures=signatures)
 
 
 def _set_precision(
-    converter: tf.lite.TFLiteConverter, quantization: QuantizationConfig, rows: Callable[[], Rows] | None
+    converter: tf.lite.TFLiteConverter,
+    quantization: QuantizationConfig,
+    rows: Callable[[], Rows | SignatureRows] | None,
 ) -> None:
     precision = quantization.precision
     if precision is Quantization.NONE:

@@ -15,7 +15,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.package.manifest import fixed_batch_signature
-from mistify_server.worker.packaging.tflite.packing import packed
+from mistify.tflite.packing import packed
 
 #: Operators that leave no shape to be fixed: it depends on values, or belongs to other graphs that they run.
 _UNFIXABLE = frozenset({"WHERE", "UNIQUE", "IF", "WHILE"})

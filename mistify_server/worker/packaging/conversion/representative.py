@@ -15,6 +15,8 @@ REPRESENTATIVE_EXAMPLES = 300
 Examples = Mapping[str, npt.NDArray[np.generic]]
 #: Batches of one such example, as the converter takes them.
 Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
+#: The same, each with the signature that it is for.
+SignatureRows = Iterator[tuple[str, dict[str, npt.NDArray[np.generic]]]]
 
 
 def representative(train: Dataset) -> Examples:

@@ -13,7 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.package.manifest import BRANCH_INPUT, branch_signature
-from mistify_server.worker.packaging.tflite.packing import packed
+from mistify.tflite.packing import packed
 
 #: Tensors of a graph by their numbers, with their names in a signature.
 _Names = Mapping[int, bytes]

@@ -12,7 +12,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
-from mistify.package.manifest import MANIFEST, Manifest, describe_file
+from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.records import describe_file
 from mistify.package.weights import write_weights
 from mistify.peers.membership import PackageReference, Peer
 from mistify_client.rpc.download import download_package

@@ -14,10 +14,10 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import fixed_batch_signature
+from mistify.tflite.packing import packed
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
 from mistify_server.worker.packaging.conversion.placement import convert_placed
-from mistify_server.worker.packaging.tflite.packing import packed
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 from mistify_server.worker.packaging.training.parts import trainable_weights
 from tests.executors.structure.architectures import FAMILIES

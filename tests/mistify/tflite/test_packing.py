@@ -7,8 +7,8 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
+from mistify.tflite.packing import packed
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.tflite.packing import packed
 from mistify_server.worker.packaging.tflite.runner import run_network
 from tests.mistify_server.worker.packaging.networks import images, network
 

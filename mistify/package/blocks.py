@@ -1,0 +1,148 @@
+"""The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 3)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.package.manifest import TensorInfo
+from mistify.package.records import (
+    FileName,
+    PackagedFile,
+    Record,
+    corrupt_package,
+    digest_of,
+    read_record,
+)
+from mistify.wording import counted
+
+BLOCKS_FORMAT: Final = 1
+BLOCKS: Final = "blocks.json"
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class BlockVariant(Record):
+    """A block: what it computes between two positions.
+
+    Attributes:
+        file: Its `.tflite`.
+        content: The size and digest of the file.
+        start: The position of its input; 0 is that of the network's inputs.
+        span: How many positions behind that its output is.
+    """
+
+    file: FileName
+    content: PackagedFile
+    start: Annotated[int, Field(ge=0)]
+    span: Count
+
+    @property
+    def end(self) -> int:
+        """The position of its output."""
+        return self.start + self.span
+
+
+class BlockStore(Record):
+    """The positions at which a network is divided, and the variants between them.
+
+    Variants from the inputs to the outputs, each beginning where the one before ends, are a network.
+
+    Attributes:
+        format_version: Of this file.
+        inputs: Of the network, in order.
+        positions: Between its inputs and outputs, in order: the output of all variants that end there and the
+            input of all that begin there, of one type, scale and zero point.
+        outputs: Of the network, in order.
+        variants: The blocks.
+    """
+
+    format_version: Literal[1] = BLOCKS_FORMAT
+    inputs: tuple[TensorInfo, ...]
+    positions: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    variants: tuple[BlockVariant, ...]
+
+    @model_validator(mode="after")
+    def _variants_fit(self) -> "BlockStore":
+        files = [variant.file for variant in self.variants]
+        if twice := {file for file in files if files.count(file) > 1}:
+            raise ValueError(f"several variants are called {min(twice)}")
+        for variant in self.variants:
+            if variant.end > self.last:
+                raise ValueError(f"{variant.file} ends at position {variant.end}; the last is {self.last}")
+        return self
+
+    @property
+    def last(self) -> int:
+        """The position of the outputs."""
+        return len(self.positions) + 1
+
+    def tensors_at(self, position: int) -> tuple[TensorInfo, ...]:
+        """Return the tensors at a position: one, but for the inputs and outputs of the network."""
+        if position == 0:
+            return self.inputs
+        return self.outputs if position == self.last else (self.positions[position - 1],)
+
+    def network_of(self, files: Sequence[str]) -> tuple[BlockVariant, ...]:
+        """Return variants that make a network.
+
+        Args:
+            files: Of the variants, from the inputs to the outputs.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such variant; INVALID_CONFIG, they do not follow each other.
+        """
+        by_file = {variant.file: variant for variant in self.variants}
+        if missing := [file for file in files if file not in by_file]:
+            message = f"no block {missing[0]}; there are {', '.join(by_file)}"
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        chosen = tuple(by_file[file] for file in files)
+        position = 0
+        for variant in chosen:
+            if variant.start != position:
+                raise _gap(f"{variant.file} begins at position {variant.start}", position)
+            position = variant.end
+        if position != self.last:
+            raise _gap(f"the {counted(len(chosen), 'block')} end at position {position}", self.last)
+        return chosen
+
+    @classmethod
+    def load(cls, directory: Path) -> "BlockStore":
+        """Read the manifest of a block store without looking at its other files.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote it,
+                CORRUPT_PACKAGE with every problem in it.
+        """
+        return read_record(directory, BLOCKS, cls, BLOCKS_FORMAT)
+
+
+def read_block(directory: Path, variant: BlockVariant) -> bytes:
+    """Return the file of a variant.
+
+    Args:
+        directory: Of the store.
+        variant: Of the store.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or of another network.
+    """
+    path = directory / variant.file
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        problem = Problem(str(path), "no such file", f"{variant.content.size} bytes", "fetch it again")
+        raise corrupt_package(directory, [problem]) from error
+    actual = PackagedFile.of(content)
+    if actual != variant.content:
+        problem = Problem(str(path), digest_of(actual), digest_of(variant.content), "fetch it again")
+        raise corrupt_package(directory, [problem])
+    return content
+
+
+def _gap(what: str, expected: int) -> MistifyError:
+    message = f"the blocks make no network: {what}; expected {expected}; name blocks that follow each other"
+    return MistifyError(ErrorCode.INVALID_CONFIG, message)

@@ -1,0 +1,88 @@
+"""Records of what a package consists of: JSON files that name the others with their sizes and digests."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.validation import problems_of
+
+_CHUNK = 1 << 20
+
+_Kind = TypeVar("_Kind", bound=BaseModel)
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Record(BaseModel):
+    """A part of what describes a package."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class PackagedFile(Record):
+    """A file of the package: size in bytes, SHA-256 in hex."""
+
+    size: Annotated[int, Field(ge=0)]
+    sha256: Sha256
+
+    @classmethod
+    def of(cls, content: bytes) -> "PackagedFile":
+        """Return the size and the digest of a content."""
+        return cls(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _Kind:
+    """Read a JSON file that describes the other files of a directory.
+
+    Args:
+        directory: Of the files.
+        name: Of the JSON file.
+        kind: The model of its content.
+        newest: The newest `format_version` that can be read.
+
+    Raises:
+        MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote it,
+            CORRUPT_PACKAGE with every problem in it.
+    """
+    path = directory / name
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {name}") from error
+    except (ValueError, RecursionError) as error:
+        problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")
+        raise corrupt_package(directory, [problem]) from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(version, int) and version > newest:
+        problem = Problem(str(path), f"format version {version}", f"at most {newest}", "update Mistify")
+        raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
+    try:
+        return kind.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise corrupt_package(directory, problems_of(error, kind)) from error
+
+
+def describe_file(path: Path) -> PackagedFile:
+    """Return the size and the digest of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return PackagedFile(size=size, sha256=digest.hexdigest())
+
+
+def digest_of(file: PackagedFile) -> str:
+    """Return how errors name the content of a file."""
+    return f"{file.size} bytes with SHA-256 {file.sha256}"
+
+
+def corrupt_package(directory: Path, problems: list[Problem]) -> MistifyError:
+    """Return the error of a package with damaged files."""
+    return MistifyError(ErrorCode.CORRUPT_PACKAGE, f"the package {directory} is damaged", problems)

@@ -1,0 +1,118 @@
+"""Networks put together of graphs of others, be it of one that is split or of several that are stitched."""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from typing import Any, Final
+
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.tools import flatbuffer_utils
+
+from mistify.tflite.packing import packed
+
+#: Operators that run other graphs of their file, or hold state in it.
+_BOUND_TO_FILE: Final = frozenset({"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "STABLEHLO_COMPOSITE"})
+
+#: Tensors of a graph by their names in a signature.
+Names = Mapping[str, int]
+
+
+def read_network(content: bytes) -> Any:
+    """Return a `.tflite` as objects that can be changed."""
+    return flatbuffer_utils.read_model_from_bytearray(bytearray(content))
+
+
+def names_of(tensors: Iterable[Any]) -> dict[str, int]:
+    """Return the numbers of the inputs or outputs of a signature by their names."""
+    return {tensor.name.decode(): int(tensor.tensorIndex) for tensor in tensors}
+
+
+class CombinedNetwork:
+    """A network that is put together of graphs of other networks."""
+
+    def __init__(self) -> None:
+        self._model = schema.ModelT(
+            version=3, operatorCodes=[], subgraphs=[], buffers=[schema.BufferT()], signatureDefs=[]
+        )
+        self._buffers: dict[int, int] = {}
+        self._tensors: dict[int, tuple[Any, Any]] = {}
+        self._codes: dict[tuple[Any, ...], int] = {}
+
+    def parts_of(self, network: Any, graph: Any) -> tuple[list[Any], list[Any]]:
+        """Copy the tensors and operators of a graph.
+
+        Args:
+            network: As `read_network` returns it. What its graphs have in common stays so.
+            graph: Of the network.
+
+        Returns:
+            Tensors whose buffers are in this network, and operators whose codes are; they name tensors by the
+            numbers that these have in the graph.
+
+        Raises:
+            ValueError: One of its operators cannot leave its file.
+        """
+        names = [flatbuffer_utils.opcode_to_name(network, one.opcodeIndex) for one in graph.operators]
+        if bound := _BOUND_TO_FILE.intersection(names):
+            raise ValueError(f"the operator {min(bound)} cannot be moved to another file")
+        tensors = [self._tensor(network, tensor) for tensor in graph.tensors]
+        operators = list(map(copy, graph.operators))
+        for operator in operators:
+            operator.opcodeIndex = self._code(network.operatorCodes[operator.opcodeIndex])
+        return tensors, operators
+
+    def add(
+        self, signature: str, tensors: list[Any], operators: list[Any], inputs: Names, outputs: Names
+    ) -> None:
+        """Add a graph, and a signature by which it runs.
+
+        Args:
+            signature: The name.
+            tensors: Of the graph, as `parts_of` returns them.
+            operators: Likewise.
+            inputs: The numbers of the graph's inputs by their names.
+            outputs: Likewise.
+        """
+        self._model.signatureDefs.append(
+            schema.SignatureDefT(
+                inputs=_named(inputs),
+                outputs=_named(outputs),
+                signatureKey=signature.encode(),
+                subgraphIndex=len(self._model.subgraphs),
+            )
+        )
+        self._model.subgraphs.append(
+            schema.SubGraphT(
+                tensors, list(inputs.values()), list(outputs.values()), operators, signature.encode()
+            )
+        )
+
+    def packed(self) -> bytes:
+        """Return the file; nothing can be added any more."""
+        return packed(self._model)
+
+    def _tensor(self, network: Any, tensor: Any) -> Any:
+        """Return the copy of a tensor, the same one for all graphs that share the tensor."""
+        if id(tensor) not in self._tensors:
+            copied = copy(tensor)
+            copied.buffer = self._buffer(network.buffers[tensor.buffer])
+            self._tensors[id(tensor)] = tensor, copied  # while the first is there, no other one has its id
+        return self._tensors[id(tensor)][1]
+
+    def _buffer(self, buffer: Any) -> int:
+        if buffer.data is None:
+            return 0
+        if id(buffer) not in self._buffers:
+            self._buffers[id(buffer)] = len(self._model.buffers)
+            self._model.buffers.append(buffer)
+        return self._buffers[id(buffer)]
+
+    def _code(self, code: Any) -> int:
+        kind = code.builtinCode, code.deprecatedBuiltinCode, code.customCode, code.version
+        if kind not in self._codes:
+            self._codes[kind] = len(self._model.operatorCodes)
+            self._model.operatorCodes.append(code)
+        return self._codes[kind]
+
+
+def _named(tensors: Names) -> list[Any]:
+    return [schema.TensorMapT(name=name.encode(), tensorIndex=number) for name, number in tensors.items()]

@@ -1,0 +1,156 @@
+"""The block store of a network: its blocks, converted all at once, each in a file of its own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import keras
+import numpy as np
+
+from executors.structure import analyse, fold_batch_norm, segments
+from executors.structure.graph import Graph
+from executors.structure.signature import input_names, output_names
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
+from mistify.package.manifest import TensorInfo
+from mistify.package.records import PackagedFile
+from mistify.tflite.combining import read_network
+from mistify_server.worker.packaging.conversion.converter import (
+    Function,
+    constant,
+    convert_saved,
+    save_functions,
+)
+from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
+from mistify_server.worker.packaging.conversion.representative import (
+    Examples,
+    SignatureRows,
+    one_by_one,
+    typed,
+)
+from mistify_server.worker.packaging.tflite.boundaries import pass_integers
+from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.packaging.tflite.splitting import split_by_signature
+
+
+@dataclass(frozen=True)
+class Block:
+    """A network between two positions of another one, batch norm folded.
+
+    Attributes:
+        name: Of its file, without the ending.
+        start: The position of its input; 0 is that of the whole network's inputs.
+        span: How many positions behind that its output is.
+        model: The network. Its inputs and outputs have the names of the tensors there.
+    """
+
+    name: str
+    start: int
+    span: int
+    model: keras.Model
+
+    @property
+    def end(self) -> int:
+        """The position of its output."""
+        return self.start + self.span
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.name}.tflite"
+
+
+def blocks_of(model: keras.Model, largest: float) -> list[Block]:
+    """Return the segments of a network as blocks.
+
+    Args:
+        model: The network.
+        largest: The share of the parameters up to which neighbours are joined (`segments`).
+    """
+    parts = segments(analyse(fold_batch_norm(model)), largest)
+    return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]
+
+
+def block_store(
+    blocks: Sequence[Block], precision: Quantization, examples: Examples | None = None
+) -> dict[str, bytes]:
+    """Convert blocks into a store: its manifest, and a `.tflite` for each, by the names of the files.
+
+    Each has the signatures of a package, for any batch and for batch 1. In int8, all blocks pass each other
+    integers, of the scale that the first block has whose output is there. Where one has no kernel for
+    that, floats are passed.
+
+    Args:
+        blocks: The variants of each position, those that make the original network first.
+        precision: Of the store; quantization-aware training is not possible.
+        examples: Training data by input of the network, from which integers take the scales of activations.
+    """
+    networks = _converted(blocks, precision, examples)
+    files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
+    return {BLOCKS: (_manifest(blocks, files).model_dump_json(indent=2) + "\n").encode(), **files}
+
+
+def _converted(
+    blocks: Sequence[Block], precision: Quantization, examples: Examples | None
+) -> dict[str, bytes]:
+    """Return a network for any batch for each block, by its name."""
+    functions = {block.name: Function.like(block.model, constant(block.model)) for block in blocks}
+    rows = None if examples is None else partial(_rows, blocks, examples)
+    with TemporaryDirectory() as directory:
+        save_functions(functions, directory)
+        network = read_network(convert_saved(directory, QuantizationConfig(precision=precision), rows))
+    for position in range(1, max(block.end for block in blocks)):
+        ending = [block.name for block in blocks if block.end == position]
+        pass_integers(network, ending, [block.name for block in blocks if block.start == position])
+    return split_by_signature(network)
+
+
+def _rows(blocks: Sequence[Block], examples: Examples) -> SignatureRows:
+    """Yield each example for each block: what the first blocks that end at its position make of it."""
+    for row in one_by_one(typed(examples, blocks[0].model)):
+        features: dict[int, dict[str, Any]] = {0: row}
+        for block in sorted(blocks, key=lambda block: block.start):
+            yield block.name, features[block.start]
+            if block.end not in features:
+                features[block.end] = dict(_run(block.model, features[block.start]))
+
+
+def _run(model: keras.Model, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    tensors = [inputs[name] for name in input_names(model)]
+    outputs = model(tensors if len(tensors) > 1 else tensors[0], training=False)
+    for name, output in zip(output_names(model), keras.tree.flatten(outputs), strict=True):
+        yield name, np.asarray(output)
+
+
+def _manifest(blocks: Sequence[Block], files: Mapping[str, bytes]) -> BlockStore:
+    runners = {block.name: Runner(files[block.file]) for block in blocks}
+    first, last = blocks[0], max(block.end for block in blocks)
+    tensors: dict[int, tuple[TensorInfo, ...]] = {}
+    for block in blocks:
+        own = tuple(runners[block.name].outputs[name] for name in output_names(block.model))
+        tensors.setdefault(block.end, own)
+    return BlockStore(
+        inputs=tuple(runners[first.name].inputs[name] for name in input_names(first.model)),
+        positions=tuple(tensors[position][0] for position in range(1, last)),
+        outputs=tensors[last],
+        variants=tuple(
+            BlockVariant(
+                file=block.file,
+                content=PackagedFile.of(files[block.file]),
+                start=block.start,
+                span=block.span,
+            )
+            for block in blocks
+        ),
+    )
+
+
+def _block(name: str, start: int, graph: Graph) -> Block:
+    return Block(name, start, 1, replace(graph, name=name).build(_copied, graph.weights))
+
+
+def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
+    return type(layer).from_config({**layer.get_config(), "name": name})

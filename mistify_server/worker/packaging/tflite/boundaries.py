@@ -1,0 +1,130 @@
+"""Integers between the blocks of an int8 network: what one writes is what the next one reads.
+
+The converter gives every graph floats, which the graph quantizes as they come in, and makes floats again as
+they go out. Between two blocks both operators are left out, where the scales are the same but for rounding.
+Where they are not, as a variant's range is its own, the operator stays and goes from integers to integers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.tools import flatbuffer_utils
+
+#: Scales that differ by less, as a share, are of the same range, measured before and behind a boundary.
+_ROUNDING: Final = 1e-4
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """The operator at an end of a graph, between its float tensor there and integers.
+
+    Attributes:
+        graph: The graph.
+        operator: QUANTIZE or DEQUANTIZE.
+        floats: The number of the float tensor.
+        integers: The number of the int8 tensor.
+        tensors: The graph's inputs, or its outputs.
+        named: The same in the signature.
+    """
+
+    graph: Any
+    operator: Any
+    floats: int
+    integers: int
+    tensors: list[int]
+    named: list[Any]
+
+    @property
+    def quantization(self) -> Any:
+        """The scale and zero point of the integers."""
+        return self.graph.tensors[self.integers].quantization
+
+    def leave_out(self, quantization: Any) -> None:
+        """Let the integers be the input or output.
+
+        Args:
+            quantization: A scale and zero point that are theirs but for rounding.
+        """
+        self.graph.operators.remove(self.operator)
+        self.graph.tensors[self.integers].quantization = quantization
+        self.tensors[:] = [self.integers]
+        (self.named[0].tensorIndex,) = self.tensors
+
+    def go_between(self, quantization: Any, code: int) -> None:
+        """Let the input or output be integers of another scale and zero point.
+
+        Args:
+            quantization: The scale and zero point.
+            code: The number of the operator QUANTIZE, which takes integers as well.
+        """
+        tensor = self.graph.tensors[self.floats]
+        tensor.type, tensor.quantization = schema.TensorType.INT8, quantization
+        self.operator.opcodeIndex = code
+        self.operator.builtinOptionsType = schema.BuiltinOptions.NONE
+        self.operator.builtinOptions = None
+
+
+def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) -> None:
+    """Let the graphs of a network pass each other int8 in place of floats, if all of them can.
+
+    Args:
+        network: As `read_network` returns it, with a graph for each block; it is changed.
+        writers: The signatures of the blocks that write a tensor; the first one's scale is that of all.
+        readers: The signatures of the blocks that read it.
+    """
+    by_key = {signature.signatureKey.decode(): signature for signature in network.signatureDefs}
+    found = [_written(network, by_key[key]) for key in writers]
+    found += [_read(network, by_key[key]) for key in readers]
+    ends = [end for end in found if end is not None]
+    if len(ends) < len(found):
+        return
+    quantization = ends[0].quantization
+    for end in ends:
+        if _same(end.quantization, quantization):
+            end.leave_out(quantization)
+        else:
+            end.go_between(quantization, _code(network, "QUANTIZE"))
+
+
+def _read(network: Any, signature: Any) -> _Conversion | None:
+    """Return the operator that quantizes a graph's input, if nothing else reads that."""
+    graph = network.subgraphs[signature.subgraphIndex]
+    (given,) = graph.inputs
+    first, *others = [operator for operator in graph.operators if given in operator.inputs]
+    made = first.outputs[0]
+    if others or _name(network, first) != "QUANTIZE" or not _is_int8(graph, made):
+        return None
+    return _Conversion(graph, first, given, made, graph.inputs, signature.inputs)
+
+
+def _written(network: Any, signature: Any) -> _Conversion | None:
+    """Return the operator that makes a graph's output of integers, if nothing else needs that."""
+    graph = network.subgraphs[signature.subgraphIndex]
+    (returned,) = graph.outputs
+    (last,) = (operator for operator in graph.operators if returned in operator.outputs)
+    read = any(returned in operator.inputs for operator in graph.operators)
+    if read or _name(network, last) != "DEQUANTIZE" or not _is_int8(graph, last.inputs[0]):
+        return None
+    return _Conversion(graph, last, returned, last.inputs[0], graph.outputs, signature.outputs)
+
+
+def _is_int8(graph: Any, tensor: int) -> bool:
+    return bool(graph.tensors[tensor].type == schema.TensorType.INT8)
+
+
+def _same(one: Any, other: Any) -> bool:
+    near = np.allclose(one.scale, other.scale, rtol=_ROUNDING, atol=0)
+    return near and np.array_equal(one.zeroPoint, other.zeroPoint)
+
+
+def _code(network: Any, name: str) -> int:
+    names = [flatbuffer_utils.opcode_to_name(network, number) for number in range(len(network.operatorCodes))]
+    return names.index(name)
+
+
+def _name(network: Any, operator: Any) -> str | None:
+    name: str | None = flatbuffer_utils.opcode_to_name(network, operator.opcodeIndex)
+    return name

@@ -1,0 +1,27 @@
+"""Splitting a network with several signatures into one file for each."""
+
+from typing import Any
+
+from mistify.tflite.combining import CombinedNetwork, names_of
+from mistify_server.worker.packaging.tflite.runner import SIGNATURE
+
+
+def split_by_signature(network: Any) -> dict[str, bytes]:
+    """Return the graph of each signature as a network of its own, by the name of the signature.
+
+    Args:
+        network: As `read_network` returns it.
+
+    Raises:
+        ValueError: A graph runs others, or holds state.
+    """
+    return {
+        signature.signatureKey.decode(): _alone(network, signature) for signature in network.signatureDefs
+    }
+
+
+def _alone(network: Any, signature: Any) -> bytes:
+    alone = CombinedNetwork()
+    parts = alone.parts_of(network, network.subgraphs[signature.subgraphIndex])
+    alone.add(SIGNATURE, *parts, names_of(signature.inputs), names_of(signature.outputs))
+    return alone.packed()

@@ -1,0 +1,128 @@
+"""Block stores: what is written is read back, blocks that make no network and damaged files are refused."""
+
+import json
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant, read_block
+from mistify.package.manifest import TensorInfo
+from mistify.package.records import PackagedFile
+
+CONTENT = {f"{name}.tflite": name.encode() * 1000 for name in ("a", "b", "c", "bc")}
+PLACES = {"a": (0, 1), "b": (1, 1), "c": (2, 1), "bc": (1, 2)}
+
+
+def tensor(name, **quantization):
+    return TensorInfo(name=name, dtype="int8" if quantization else "float32", shape=(-1, 4), **quantization)
+
+
+def content_of(name):
+    return PackagedFile.of(CONTENT[f"{name}.tflite"])
+
+
+@pytest.fixture
+def directory(tmp_path):
+    store = BlockStore(
+        inputs=(tensor("x"),),
+        positions=(tensor("one", scale=0.5, zero_point=-3), tensor("two", scale=0.25, zero_point=0)),
+        outputs=(tensor("y"), tensor("z")),
+        variants=tuple(
+            BlockVariant(
+                file=f"{name}.tflite",
+                content=PackagedFile.of(CONTENT[f"{name}.tflite"]),
+                start=start,
+                span=span,
+            )
+            for name, (start, span) in PLACES.items()
+        ),
+    )
+    for name, content in {**CONTENT, BLOCKS: store.model_dump_json().encode()}.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def failure(call, *arguments):
+    with pytest.raises(MistifyError) as caught:
+        call(*arguments)
+    return caught.value
+
+
+def change(directory, **values):
+    path = directory / BLOCKS
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_what_is_written_is_read_back(directory):
+    store = BlockStore.load(directory)
+    assert [tensor.name for position in range(4) for tensor in store.tensors_at(position)] == [
+        *("x", "one", "two", "y", "z")
+    ]
+    assert [read_block(directory, variant) for variant in store.variants] == list(CONTENT.values())
+
+
+@pytest.mark.parametrize("names", ["a b c", "a bc"])
+def test_blocks_from_the_inputs_to_the_outputs_are_a_network(directory, names):
+    chosen = BlockStore.load(directory).network_of([f"{name}.tflite" for name in names.split()])
+    assert [variant.file.removesuffix(".tflite") for variant in chosen] == names.split()
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "message"),
+    [
+        ("b c", ErrorCode.INVALID_CONFIG, "b.tflite begins at position 1; expected 0"),
+        ("a c", ErrorCode.INVALID_CONFIG, "c.tflite begins at position 2; expected 1"),
+        ("a b", ErrorCode.INVALID_CONFIG, "the 2 blocks end at position 2; expected 3"),
+        ("a bc c", ErrorCode.INVALID_CONFIG, "c.tflite begins at position 2; expected 3"),
+        ("a d", ErrorCode.NOT_FOUND, "no block d.tflite; there are a.tflite, b.tflite, c.tflite, bc.tflite"),
+    ],
+)
+def test_other_blocks_are_not(directory, names, code, message):
+    store = BlockStore.load(directory)
+    error = failure(store.network_of, [f"{name}.tflite" for name in names.split()])
+    assert error.code is code
+    assert message in str(error)
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def damaged(path):
+    content = bytearray(path.read_bytes())
+    content[500] ^= 1
+    path.write_bytes(content)
+
+
+def of_another_network(path):
+    path.write_bytes(CONTENT["a.tflite"])
+
+
+@pytest.mark.parametrize("harm", [truncated, damaged, of_another_network, lambda path: path.unlink()])
+def test_a_file_that_is_not_the_one_described_is_refused_by_name(directory, harm):
+    harm(directory / "b.tflite")
+    store = BlockStore.load(directory)
+    error = failure(read_block, directory, store.variants[1])
+    assert error.code is ErrorCode.CORRUPT_PACKAGE
+    assert error.problems[0].place == str(directory / "b.tflite")
+
+
+def test_a_manifest_that_is_damaged_missing_or_newer_is_refused(directory):
+    variant = BlockStore.load(directory).variants[0].model_dump()
+    for values, message in [
+        ({"variants": [variant, variant]}, "several variants are called a.tflite"),
+        ({"variants": [{**variant, "span": 4}]}, "a.tflite ends at position 4; the last is 3"),
+        ({"variants": [{**variant, "file": "../a.tflite"}]}, "variants[0].file"),
+    ]:
+        before = (directory / BLOCKS).read_text()
+        change(directory, **values)
+        error = failure(BlockStore.load, directory)
+        assert error.code is ErrorCode.CORRUPT_PACKAGE
+        assert message in str(error)
+        (directory / BLOCKS).write_text(before)
+    change(directory, format_version=2)
+    assert failure(BlockStore.load, directory).code is ErrorCode.STORE_VERSION
+    (directory / BLOCKS).write_text("{")
+    assert failure(BlockStore.load, directory).code is ErrorCode.CORRUPT_PACKAGE
+    (directory / BLOCKS).unlink()
+    assert failure(BlockStore.load, directory).code is ErrorCode.NOT_FOUND
