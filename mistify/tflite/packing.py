@@ -36,7 +36,7 @@ def _vector(sizes: Any) -> Any:
 
 
 class _Builder(flatbuffers.Builder):
-    """A builder of files with each string once, and each vector of int32.
+    """A builder of files with each string once, and each vector of numbers.
 
     Not the contents of buffers, which are bytes: tuning may make those differ that are equal now.
     """
@@ -44,13 +44,13 @@ class _Builder(flatbuffers.Builder):
     def __init__(self) -> None:
         super().__init__()
         self.CreateString = cache(super().CreateString)
-        self._vectors: dict[bytes, int] = {}
+        self._vectors: dict[tuple[str, bytes], int] = {}
 
     def CreateNumpyVector(self, x: Any) -> int:  # noqa: N802 - it has that name in flatbuffers
         """Write a vector, and return its offset."""
-        if x.dtype != np.int32:
+        if x.dtype == np.uint8:
             return int(super().CreateNumpyVector(x))
-        content = x.tobytes()
+        content = x.dtype.str, x.tobytes()
         if content not in self._vectors:
             self._vectors[content] = super().CreateNumpyVector(x)
         return self._vectors[content]

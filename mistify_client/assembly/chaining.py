@@ -1,0 +1,91 @@
+"""Chaining: blocks of a store run one after the other, with what goes from one to the next in hand."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.litert import open_interpreter
+from mistify.package.blocks import BlockStore, BlockVariant, read_block
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.interpreter import SIGNATURE
+from mistify_client.runtime.resizable import resizable
+
+#: Tensors [batch, ...] by name, in the types of the blocks.
+Tensors = Mapping[str, Array]
+
+
+class LoadedBlock:
+    """A block in memory, for one thread at a time. Its file may be removed meanwhile.
+
+    Attributes:
+        variant: Its entry in the store.
+    """
+
+    def __init__(self, directory: Path, variant: BlockVariant, threads: int) -> None:
+        """Load a block.
+
+        Args:
+            directory: Of the store.
+            variant: Of the store.
+            threads: The number of threads of LiteRT.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, naming the file: as `read_block`, or LiteRT cannot run it.
+        """
+        self.variant = variant
+        content = read_block(directory, variant)
+        try:
+            interpreter = open_interpreter(resizable(content), threads)
+            interpreter.allocate_tensors()
+            self._run = interpreter.get_signature_runner(SIGNATURE)
+        except (ValueError, RuntimeError) as error:
+            problem = Problem(
+                str(directory / variant.file), f"no network ({error})", "a block", "fetch it again"
+            )
+            raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "a block cannot be run", [problem]) from error
+
+    def __call__(self, tensors: Tensors) -> dict[str, Array]:
+        """Return the tensors at the end of the block from those at its start, for any number of examples."""
+        outputs: dict[str, Array] = self._run(**tensors)
+        return outputs
+
+
+class Chain:
+    """Blocks that make a network.
+
+    Attributes:
+        blocks: From the inputs of the network to its outputs.
+    """
+
+    def __init__(self, blocks: Sequence[LoadedBlock]) -> None:
+        self.blocks = tuple(blocks)
+
+    def __call__(self, inputs: Tensors) -> dict[str, Array]:
+        """Return the outputs of the network, as it writes them."""
+        *_, outputs = self.features(inputs)
+        return outputs
+
+    def features(self, tensors: Tensors) -> Iterator[dict[str, Array]]:
+        """Yield the tensors at the end of each block, those of the network's outputs last.
+
+        Args:
+            tensors: The inputs of the network.
+        """
+        for block in self.blocks:
+            tensors = outputs = block(tensors)
+            yield outputs
+
+
+def load_chain(directory: Path, files: Sequence[str], threads: int) -> Chain:
+    """Load blocks of a store that make a network.
+
+    Args:
+        directory: Of the store.
+        files: Of the blocks, from the inputs of the network to its outputs.
+        threads: The number of threads of LiteRT.
+
+    Raises:
+        MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`.
+    """
+    chosen = BlockStore.load(directory).network_of(files)
+    return Chain([LoadedBlock(directory, variant, threads) for variant in chosen])

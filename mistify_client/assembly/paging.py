@@ -1,0 +1,114 @@
+"""Paging: only the blocks of the network that runs are in memory; others are loaded while it runs."""
+
+import json
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files import write_json
+from mistify.package.blocks import BlockStore, BlockVariant
+from mistify_client.assembly.chaining import Chain, LoadedBlock, Tensors
+from mistify_client.runtime.inputs import Array
+
+#: In the state directory: the files of the blocks that run.
+CHOSEN: Final = "blocks-chosen.json"
+
+
+class PagedNetwork:
+    """A network of blocks of a store, which can go over to other blocks while it runs.
+
+    Several threads may call it; one at a time runs. The choice survives the process, however that ends.
+
+    Attributes:
+        chain: The blocks that run.
+    """
+
+    def __init__(self, directory: Path, state: Path, default: Sequence[str], threads: int) -> None:
+        """Load the blocks that were chosen last, those of `default` at first.
+
+        Args:
+            directory: Of the store.
+            state: A directory for the choice.
+            default: The files of the blocks, from the inputs of the network to its outputs.
+            threads: The number of threads of LiteRT.
+
+        Raises:
+            MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`; CORRUPT_PACKAGE,
+                the choice cannot be read.
+        """
+        self._directory = directory
+        self._state = state
+        self._threads = threads
+        self._store = BlockStore.load(directory)
+        self._running = threading.Lock()
+        self._loader = ThreadPoolExecutor(1, "blocks")
+        self.chain = self._loaded(self._store.network_of(_chosen(state) or default), {})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of the blocks that run, in order."""
+        return tuple(block.variant.file for block in self.chain.blocks)
+
+    def __call__(self, inputs: Tensors) -> dict[str, Array]:
+        """Return the outputs of the network, as it writes them, from its inputs [batch, ...] by name."""
+        with self._running:
+            return self.chain(inputs)
+
+    def switch(self, files: Sequence[str]) -> Future[None]:
+        """Go over to other blocks: those that are missing are loaded in the background, others leave memory.
+
+        Until they are loaded, and if one cannot be, the blocks of before run. Of several calls, the last one
+        holds.
+
+        Args:
+            files: Of the blocks, from the inputs of the network to its outputs.
+
+        Returns:
+            A future that is done once they run; it raises what `LoadedBlock` does.
+
+        Raises:
+            MistifyError: As `BlockStore.network_of`.
+        """
+        return self._loader.submit(self._switch, self._store.network_of(files))
+
+    def close(self) -> None:
+        """Wait for what is being loaded, and stop the background thread."""
+        self._loader.shutdown()
+
+    def _switch(self, chosen: Sequence[BlockVariant]) -> None:
+        there = {block.variant.file: block for block in self.chain.blocks}
+        chain = self._loaded(chosen, there)
+        write_json(self._state / CHOSEN, [variant.file for variant in chosen], durable=True)
+        with self._running:
+            self.chain = chain
+
+    def _loaded(self, chosen: Sequence[BlockVariant], there: dict[str, LoadedBlock]) -> Chain:
+        """Return a chain of blocks, those that are there already among them."""
+        return Chain(
+            [
+                there.get(variant.file) or LoadedBlock(self._directory, variant, self._threads)
+                for variant in chosen
+            ]
+        )
+
+
+def _chosen(state: Path) -> list[str] | None:
+    """Return the files of the blocks that ran last; None where none did."""
+    path = state / CHOSEN
+    try:
+        files = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise _unreadable(path, f"no JSON ({error})") from error
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise _unreadable(path, json.dumps(files))
+    return files
+
+
+def _unreadable(path: Path, value: str) -> MistifyError:
+    problem = Problem(str(path), value, "a list of file names", "delete it, so that the default runs")
+    return MistifyError(ErrorCode.CORRUPT_PACKAGE, "the choice of blocks cannot be read", [problem])

@@ -1,0 +1,141 @@
+"""Stitching: some blocks of a store become one network, without a converter."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ai_edge_litert.tools import flatbuffer_utils
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.package.blocks import BlockStore, read_block
+from mistify.tflite.combining import CombinedNetwork, names_of, read_network
+from mistify.wording import listed
+
+
+def stitch(directory: Path, files: Sequence[str]) -> bytes:
+    """Return the `.tflite` of blocks of a store, one after the other.
+
+    It has the signatures that all of them have, with the inputs of the first block and the outputs of the
+    last one.
+
+    Args:
+        directory: Of the store.
+        files: Of the blocks, from the inputs of the network to its outputs.
+
+    Raises:
+        MistifyError: As `BlockStore.load` and `BlockStore.network_of`; CORRUPT_PACKAGE, naming the file that
+            is missing, damaged or of another network, or does not read what the one before writes.
+    """
+    chosen = BlockStore.load(directory).network_of(files)
+    return stitched({str(directory / variant.file): read_block(directory, variant) for variant in chosen})
+
+
+def stitched(blocks: Mapping[str, bytes]) -> bytes:
+    """Return the `.tflite` of blocks, as `stitch` does.
+
+    Args:
+        blocks: The content of each, in order, by the name that errors give it.
+    """
+    parts = [_Block.read(name, content) for name, content in blocks.items()]
+    whole = CombinedNetwork()
+    for key in parts[0].signatures:
+        if all(key in part.signatures for part in parts):
+            _add_joint(whole, parts, key)
+    return whole.packed()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The network of a block, and its signatures by their keys.
+
+    Attributes:
+        name: That errors give it.
+        network: As `read_network` returns it.
+        signatures: Of the network.
+    """
+
+    name: str
+    network: Any
+    signatures: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, name: str, content: bytes) -> "_Block":
+        """Read a `.tflite`."""
+        try:
+            network = read_network(content)
+            signatures = {one.signatureKey.decode(): one for one in network.signatureDefs}
+        except Exception as error:  # of whatever is read in its place
+            problem = Problem(name, f"no network ({error})", "a block", "fetch it again")
+            raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "a block cannot be read", [problem]) from error
+        return cls(name, network, signatures)
+
+    def graph(self, key: str) -> Any:
+        """Return the graph of a signature."""
+        return self.network.subgraphs[self.signatures[key].subgraphIndex]
+
+
+def _add_joint(whole: CombinedNetwork, blocks: Sequence[_Block], key: str) -> None:
+    """Add the graphs that a signature of the blocks runs as one, in which each reads what the last wrote."""
+    first = blocks[0]
+    tensors, operators = whole.parts_of(first.network, first.graph(key))
+    inputs, outputs = names_of(first.signatures[key].inputs), names_of(first.signatures[key].outputs)
+    for before, block in pairwise(blocks):
+        _require_same(before, block, key)
+        more, then = whole.parts_of(block.network, block.graph(key))
+        taken, given = (names_of(of) for of in (block.signatures[key].inputs, block.signatures[key].outputs))
+        known = dict(zip(taken.values(), outputs.values(), strict=True))
+        numbers = _numbers(len(tensors), len(more), known)
+        tensors += [tensor for number, tensor in enumerate(more) if number not in known]
+        operators += [_renumbered(operator, numbers) for operator in then]
+        outputs = {name: numbers[number] for name, number in given.items()}
+    whole.add(key, tensors, operators, inputs, outputs)
+
+
+def _numbers(there: int, count: int, known: Mapping[int, int]) -> dict[int, int]:
+    """Return the numbers that tensors get in another graph; -1, of an input that is left out, stays.
+
+    Args:
+        there: The tensors that the graph has.
+        count: The tensors that are added.
+        known: Those of them that it has.
+    """
+    new = (number for number in range(count) if number not in known)
+    return {-1: -1, **known, **{number: there + place for place, number in enumerate(new)}}
+
+
+def _renumbered(operator: Any, numbers: Mapping[int, int]) -> Any:
+    """Return an operator on tensors of other numbers."""
+    changed = copy(operator)
+    for field in ("inputs", "outputs", "intermediates"):
+        tensors = getattr(operator, field)
+        setattr(changed, field, None if tensors is None else [numbers[int(number)] for number in tensors])
+    return changed
+
+
+def _require_same(before: _Block, block: _Block, key: str) -> None:
+    """Check that a block reads what the one before it writes."""
+    written = [before.graph(key).tensors[number] for number in before.graph(key).outputs]
+    read = [block.graph(key).tensors[number] for number in block.graph(key).inputs]
+    if [_words(tensor) for tensor in written] != [_words(tensor) for tensor in read]:
+        expected, actual = (listed([_words(tensor) for tensor in tensors]) for tensors in (written, read))
+        problem = Problem(
+            block.name,
+            f"a block of {actual}",
+            f"{expected}, as {before.name} writes",
+            "take a block of the same network",
+        )
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "the blocks do not fit", [problem])
+
+
+def _words(tensor: Any) -> str:
+    """Return the type, shape and scale of a tensor in words."""
+    kind = flatbuffer_utils.type_to_name(tensor.type)
+    shape = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
+    sizes = ", ".join(str(int(size)) for size in (() if shape is None else shape))
+    quantization = tensor.quantization
+    if quantization is None or quantization.scale is None or not len(quantization.scale):
+        return f"{kind} [{sizes}]"
+    return f"{kind} [{sizes}] of scale {quantization.scale[0]:.9g}, zero point {quantization.zeroPoint[0]}"

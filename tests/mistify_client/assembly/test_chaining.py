@@ -1,0 +1,64 @@
+"""Blocks in a chain, against the network that they are of."""
+
+import numpy as np
+import pytest
+
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.assembly.chaining import load_chain
+from mistify_client.assembly.stitching import stitch
+from mistify_server.worker.packaging.conversion.blocks import blocks_of
+from mistify_server.worker.packaging.tflite.runner import Runner
+from tests import block_stores
+from tests.block_stores import LAST_TWO, ORIGINAL, called, images, residual
+
+PRECISIONS = (Quantization.NONE, Quantization.INT8)
+
+
+@pytest.mark.parametrize("names", [ORIGINAL, (*ORIGINAL[:2], LAST_TWO)])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_chain_computes_what_the_stitched_network_does_at_any_batch(tmp_path, names, precision):
+    directory = block_stores.write(tmp_path, precision)
+    chain = load_chain(directory, names, 1)
+    stitched = Runner(stitch(directory, names))
+    for batch in (1, 4, 2, 1):
+        inputs = {"image": images(batch)}
+        np.testing.assert_array_equal(chain(inputs)["scores"], stitched(inputs)["scores"])
+
+
+def test_the_feature_behind_each_block_is_in_hand(tmp_path):
+    chain = load_chain(block_stores.write(tmp_path), ORIGINAL, 1)
+    expected = images(2)
+    inputs = {"image": images(2)}
+    for block, feature in zip(blocks_of(residual(), 0.0), chain.features(inputs), strict=True):
+        expected = called(block.model, expected)
+        (actual,) = feature.values()
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_a_chain_goes_on_from_a_feature(tmp_path):
+    """Two networks with the same first blocks need not run these twice."""
+    directory = block_stores.write(tmp_path)
+    chain = load_chain(directory, (*ORIGINAL[:2], LAST_TWO), 1)
+    (_, feature, expected) = chain.features({"image": images(2)})
+    np.testing.assert_array_equal(chain.blocks[2](feature)["scores"], expected["scores"])
+
+
+def test_files_may_go_once_they_are_loaded(tmp_path):
+    directory = block_stores.write(tmp_path)
+    chain = load_chain(directory, ORIGINAL, 1)
+    for name in ORIGINAL:
+        (directory / name).unlink()
+    np.testing.assert_allclose(
+        chain({"image": images(2)})["scores"], called(residual(), images(2)), atol=1e-5
+    )
+
+
+def test_a_block_of_another_network_is_refused_by_name(tmp_path):
+    directory = block_stores.write(tmp_path)
+    path = directory / ORIGINAL[2]
+    path.write_bytes((directory / ORIGINAL[1]).read_bytes())
+    with pytest.raises(MistifyError) as caught:
+        load_chain(directory, ORIGINAL, 1)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert caught.value.problems[0].place == str(path)

@@ -1,0 +1,151 @@
+"""Networks that go over to other blocks, with only their own in memory, and what a crash leaves of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.assembly.chaining import load_chain
+from mistify_client.assembly.paging import CHOSEN, PagedNetwork
+from tests import block_stores
+from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images
+
+OTHER = (ORIGINAL[0], HALVED, LAST_TWO)
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "store").mkdir()
+    return block_stores.write(tmp_path / "store")
+
+
+@pytest.fixture
+def paged(store):
+    network = PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
+    yield network
+    network.close()
+
+
+def scores(store, names):
+    return load_chain(store, names, 1)({"image": images(2)})["scores"]
+
+
+def blocks_of(network):
+    return {block.variant.file: block for block in network.chain.blocks}
+
+
+def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
+    before = blocks_of(paged)
+    np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
+    paged.switch(OTHER).result()
+    assert paged.files == OTHER
+    np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, OTHER))
+    assert blocks_of(paged)[ORIGINAL[0]] is before[ORIGINAL[0]]
+
+
+def test_inferences_go_on_while_blocks_are_loaded(store, paged):
+    """The block is a pipe, which is read as soon as something is written."""
+    content = (store / HALVED).read_bytes()
+    (store / HALVED).unlink()
+    os.mkfifo(store / HALVED)
+    switched = paged.switch(OTHER)
+    with (store / HALVED).open("wb") as pipe:  # once it is being read
+        np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
+        assert paged.files == ORIGINAL
+        pipe.write(content)
+    switched.result()
+    assert paged.files == OTHER
+
+
+def test_of_several_switches_the_last_one_holds(paged):
+    for names in (OTHER, ORIGINAL, (*ORIGINAL[:2], LAST_TWO)):
+        switched = paged.switch(names)
+    switched.result()
+    assert paged.files == (*ORIGINAL[:2], LAST_TWO)
+
+
+def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
+    expected = {scores(store, names).tobytes() for names in (ORIGINAL, OTHER)}
+    seen, stop = set(), threading.Event()
+
+    def run():
+        while not stop.is_set():
+            seen.add(paged({"image": images(2)})["scores"].tobytes())
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for names in (OTHER, ORIGINAL) * 5:
+        paged.switch(names).result()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert seen <= expected
+
+
+def test_a_damaged_block_leaves_what_runs(store, paged):
+    (store / HALVED).write_bytes((store / HALVED).read_bytes()[:-1])
+    with pytest.raises(MistifyError) as caught:
+        paged.switch(OTHER).result()
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert caught.value.problems[0].place == str(store / HALVED)
+    assert paged.files == ORIGINAL
+    assert not (store.parent / "state" / CHOSEN).exists()
+    np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
+
+
+def test_blocks_that_make_no_network_are_refused_at_once(paged):
+    with pytest.raises(MistifyError, match="begins at position"):
+        paged.switch(ORIGINAL[1:])
+
+
+def test_the_choice_survives(store, paged):
+    paged.switch(OTHER).result()
+    again = PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
+    assert again.files == OTHER
+    again.close()
+
+
+@pytest.mark.parametrize("content", ["{", '"block-00.tflite"', "[1]"])
+def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
+    (store.parent / "state" / CHOSEN).write_text(content)
+    with pytest.raises(MistifyError) as caught:
+        PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert caught.value.problems[0].place == str(store.parent / "state" / CHOSEN)
+
+
+#: Goes over to blocks of which one is a pipe, and never comes to an end.
+SCRIPT = """
+import sys
+from pathlib import Path
+from mistify_client.assembly.paging import PagedNetwork
+
+directory, original, other = Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+network = PagedNetwork(directory, directory.parent / "state", original, 1)
+network.switch(original).result()
+network.switch(other).result()
+"""
+
+
+def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(store):
+    content = (store / HALVED).read_bytes()
+    (store / HALVED).unlink()
+    os.mkfifo(store / HALVED)
+    arguments = [str(store), " ".join(ORIGINAL), " ".join(OTHER)]
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments])
+    with (store / HALVED).open("wb"):  # once it is being read
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    (store / HALVED).unlink()
+    (store / HALVED).write_bytes(content)
+    network = PagedNetwork(store, store.parent / "state", OTHER, 1)
+    assert network.files == ORIGINAL
+    np.testing.assert_array_equal(network({"image": images(2)})["scores"], scores(store, ORIGINAL))
+    network.close()
