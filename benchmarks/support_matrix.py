@@ -132,11 +132,11 @@ def look_at(name: str) -> Support:
         structure = analyse(model)
     except TypeError as error:
         return Support(name, shape, model.count_params(), reason=str(error))
-    _randomise(structure.graph)
+    randomise(structure.graph)
     blocks = residual_blocks(structure.graph)
     keep = half(structure)
     small = narrow(structure, keep)
-    inputs = _inputs(small)
+    inputs = random_inputs(small)
     narrow_outputs = _call(small, inputs)
     # Before there are other networks: converting a large one takes many times its size.
     packaged = _difference(narrow_outputs, _packaged(small, inputs))
@@ -148,7 +148,7 @@ def look_at(name: str) -> Support:
         len(structure.groups),
         structure.network(dict.fromkeys(structure.groups, 1)).flops,
         len(blocks),
-        _shallow(structure, blocks[::2], _inputs(model)) if blocks else 0.0,
+        _shallow(structure, blocks[::2], random_inputs(model)) if blocks else 0.0,
         _difference(_call(masked(structure, keep), inputs), narrow_outputs),
         packaged,
     )
@@ -310,7 +310,7 @@ def _spanned(encoded: Any) -> list[Any]:
     return [layers.Softmax(name="start")(logits[:, :, 0]), layers.Softmax(name="end")(logits[:, :, 1])]
 
 
-def _randomise(graph: Graph) -> None:
+def randomise(graph: Graph) -> None:
     """Set random scales, offsets and statistics, where a new network has ones and zeros."""
     rng = np.random.default_rng(0)
     for weights in graph.variables.values():
@@ -322,11 +322,12 @@ def _randomise(graph: Graph) -> None:
                 weight.assign(rng.normal(0, 0.1, weight.shape))
 
 
-def _inputs(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
+def random_inputs(model: keras.Model, count: int = _EXAMPLES) -> dict[str, npt.NDArray[Any]]:
+    """Return random inputs [count, ...] of a model by name; ids are those of its table."""
     rng = np.random.default_rng(1)
     inputs: dict[str, npt.NDArray[Any]] = {}
     for tensor in model.inputs:
-        shape = (_EXAMPLES, *tensor.shape[1:])
+        shape = (count, *tensor.shape[1:])
         if tensor.dtype == "float32":
             inputs[tensor.name] = rng.normal(size=shape).astype(np.float32)
         else:

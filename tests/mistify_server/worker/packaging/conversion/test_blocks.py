@@ -5,13 +5,11 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.config.quantization import QuantizationConfig
+from benchmarks.blocks import with_features
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import fixed_batch_signature
 from mistify_server.worker.packaging.conversion.blocks import block_store, blocks_of
-from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_function
-from mistify_server.worker.packaging.conversion.representative import one_by_one
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 from tests import block_stores
 from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual, variants
@@ -79,33 +77,11 @@ def test_int8_blocks_read_the_integers_that_others_write():
                 assert details[there.name]["quantization"] == (there.scale, there.zero_point)
 
 
-def whole_with_features(blocks, examples):
-    """The same network converted at once, as a reference; what blocks pass on are outputs as well.
-
-    So LiteRT does not compute sums in place, which mislead the converter's ranges of what is added.
-    """
-
-    networks = [constant(block.model) for block in blocks]
-
-    def forward(inputs):
-        features = []
-        for network in networks:
-            inputs = network(inputs)
-            features.append(inputs)
-        return features[::-1]
-
-    like = Function.like(blocks[0].model, forward)
-    function = Function(forward, like.inputs, [f"out_{number}" for number in range(len(blocks))])
-    return convert_function(
-        function, QuantizationConfig(precision=Quantization.INT8), lambda: one_by_one(examples)
-    )
-
-
 def test_int8_blocks_in_turn_are_the_network_within_one_step():
     blocks = blocks_of(residual(), 0.0)
-    whole = Runner(whole_with_features(blocks, {"image": images(40, seed=1)}))
+    whole = Runner(with_features(blocks, {"image": images(40, seed=1)}))
     inputs = {"image": images(30, seed=2)}
-    expected = whole(inputs)["out_0"]
+    expected = whole(inputs)["scores"]
     actual = in_turn(block_stores.files(Quantization.INT8), ORIGINAL, inputs)
     step = np.diff(np.unique(expected)).min()
     assert np.abs(actual - expected).max() <= 1.01 * step
