@@ -33,7 +33,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import keras
 import numpy as np
@@ -54,13 +54,18 @@ from mistify.tflite.combining import names_of, read_network
 from mistify.wording import counted
 from mistify_client.assembly.stitching import stitch, stitched
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
-from mistify_server.worker.packaging.conversion.converter import Function, constant, convert, convert_function
+from mistify_server.worker.packaging.conversion.converter import (
+    Function,
+    constant,
+    convert_function,
+    saved,
+)
 from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, typed
 from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
 
 NAMES: Final = (
-    *("ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3", "MobileNet"),
-    *("MobileNetV2", "MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "BERT classifier"),
+    *("MobileNetV3Small", "BERT classifier", "BERT span", "MobileNet", "MobileNetV2", "MobileNetV3Large"),
+    *("EfficientNetB0", "EfficientNetV2B0", "ResNet50V2", "ResNet50", "DenseNet121", "NASNetMobile"),
 )
 QUICK: Final = ("MobileNet", "MobileNetV3Small", "BERT classifier")
 PRECISIONS: Final = {"float": Quantization.NONE, "int8": Quantization.INT8}
@@ -124,45 +129,70 @@ class Result:
     alone: float
 
 
+class Timing(NamedTuple):
+    """How latencies are measured: with which numbers of threads, and in how many rounds."""
+
+    threads: Sequence[int]
+    rounds: int
+
+
 def measure(options: Namespace) -> Figures:
     """Measure each architecture in a process of its own, then memory and stitching, and print the tables."""
     names = options.names or (QUICK if options.quick else NAMES)
-    rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
-    threads = [count for count in (1, 2) if count <= len(os.sched_getaffinity(0))]
+    cores = len(os.sched_getaffinity(0))
+    threads = [count for count in (1, 2) if count <= cores]
+    timing = Timing(threads, _QUICK_ROUNDS if options.quick else _ROUNDS)
     results: list[Result] = []
     context = get_context("spawn")
     for name in track(names, console=Console(stderr=True)):
-        for precision in PRECISIONS:
-            with ProcessPoolExecutor(1, mp_context=context) as process:
-                results.append(process.submit(compare, name, precision, threads, rounds).result())
+        with ProcessPoolExecutor(1, mp_context=context) as process:
+            results += process.submit(compare, name, timing).result()
+        for result in results[-len(PRECISIONS) :]:
+            Console(stderr=True).print(result)
     Console(width=_COLUMNS).print(_table(results))
     return {**_figures(results, threads), "memory_share": _memory_share(), "stitch_ms": _stitch_ms()}
 
 
-def compare(name: str, precision: str, threads: Sequence[int], rounds: int) -> Result:
-    """Return the figures of an architecture at a precision."""
+def compare(name: str, timing: Timing) -> list[Result]:
+    """Return the figures of an architecture at each precision."""
     keras.utils.set_random_seed(0)
     model = architectures()[name]()
     randomise(read_graph(model))
     examples = random_inputs(model, _EXAMPLES)
     blocks = blocks_of(model, _LARGEST)
-    files = block_store(blocks, PRECISIONS[precision], examples)
-    parts = {block.file: files[block.file] for block in blocks}
-    whole = convert(model, QuantizationConfig(precision=PRECISIONS[precision]), examples)
+    results = []
+    with saved(model) as network:
+        for precision, quantization in PRECISIONS.items():
+            files = block_store(blocks, quantization, examples)
+            parts = {block.file: files[block.file] for block in blocks}
+            whole = network.at(QuantizationConfig(precision=quantization), examples)
+            reference = with_features(blocks, examples) if quantization.integer else whole
+            compared = _compared(parts, whole, reference, examples)
+            results.append(Result(name, precision, len(blocks), **compared, **_timed(parts, whole, timing)))
+    return results
+
+
+def _compared(
+    parts: Mapping[str, bytes], whole: bytes, reference: bytes, examples: Examples
+) -> dict[str, Any]:
+    """Return how far the stitched blocks are from the whole network."""
     network = stitched(parts)
-    reference = with_features(blocks, examples) if precision == "int8" else whole
-    outputs = Runner(network)(examples)
-    return Result(
-        name,
-        precision,
-        len(blocks),
-        difference=max(_difference(outputs, Runner(reference)(examples)).values()),
-        steps=_steps(outputs, Runner(reference)(examples), network),
-        package_steps=_steps(outputs, Runner(whole)(examples), network),
-        whole_ms=1e3 * _latency(load_network(whole, 1)),
-        in_turn={count: _in_turn(whole, list(parts.values()), count, rounds) for count in threads},
-        alone=_alone(whole, list(parts.values()), rounds),
-    )
+    outputs, expected = Runner(network)(examples), Runner(reference)(examples)
+    return {
+        "difference": max(_difference(outputs, expected).values()),
+        "steps": _steps(outputs, expected, network),
+        "package_steps": _steps(outputs, Runner(whole)(examples), network),
+    }
+
+
+def _timed(parts: Mapping[str, bytes], whole: bytes, timing: Timing) -> dict[str, Any]:
+    """Return the latencies of the whole network, and those of its blocks beside it."""
+    blocks = list(parts.values())
+    return {
+        "whole_ms": 1e3 * _latency(load_network(whole, 1)),
+        "in_turn": {threads: _in_turn(whole, blocks, threads, timing.rounds) for threads in timing.threads},
+        "alone": _alone(whole, blocks, timing.rounds),
+    }
 
 
 def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:

@@ -21,13 +21,13 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, run, seconds
 from benchmarks.porting import Checkpoint, Porting
 from mistify.costs.quantization import Quantization
+from mistify.litert import Interpreter
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.model import load
 from mistify_server.tasks.sources import DataSource, ModelSource

@@ -24,7 +24,6 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import kendalltau
@@ -32,6 +31,7 @@ from scipy.stats import kendalltau
 from benchmarks.harness import Figures, Target, median_seconds, run
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredProfile
+from mistify.litert import Interpreter
 from mistify.profiling.measuring import BUDGET_SECONDS, measure_device
 from mistify_server.devices.fitting import fitted
 

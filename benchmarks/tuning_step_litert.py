@@ -3,9 +3,9 @@
 import sys
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.tuning_side import KD_WEIGHT, RATE, random_batch, serve
+from mistify.litert import Interpreter
 from mistify.package import training
 
 

@@ -1,13 +1,19 @@
-"""LiteRT's interpreters, opened without a word on standard error."""
+"""LiteRT's two executions of networks; nothing else imports them.
+
+Interpreters open without a word on standard error.
+"""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
-from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+__all__ = ["Interpreter", "OpResolverType", "open_compiled", "open_interpreter"]
 
 _STANDARD_ERROR: Final = 2
 
@@ -33,6 +39,32 @@ def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
         with _without_notice(), suppress(RuntimeError):
             _interpreter(network, threads).allocate_tensors()
     return _interpreter(network, threads)
+
+
+def open_compiled(network: bytes, threads: int) -> Any:
+    """Return a `CompiledModel`, by which LiteRT reaches accelerators, on the processor alone.
+
+    Args:
+        network: The content of a `.tflite`.
+        threads: How many it uses.
+
+    Raises:
+        RuntimeError: It is none.
+    """
+    from ai_edge_litert.compiled_model import CompiledModel  # noqa: PLC0415 - with what GPUs and NPUs need
+    from ai_edge_litert.options import Options  # noqa: PLC0415
+
+    options = Options.create()
+    options.cpu_options.num_threads = threads
+    return CompiledModel.from_buffer(network, environment=_environment(), options=options)
+
+
+@cache
+def _environment() -> Any:
+    """Return the one environment of the process: each looks for accelerators."""
+    from ai_edge_litert.environment import Environment  # noqa: PLC0415 - as above
+
+    return Environment.create()
 
 
 def _interpreter(network: bytes | Path, threads: int | None) -> Interpreter:

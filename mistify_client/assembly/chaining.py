@@ -1,17 +1,12 @@
 """Chaining: blocks of a store run one after the other, with what goes from one to the next in hand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.litert import open_interpreter
 from mistify.package.blocks import BlockStore, BlockVariant, read_block
+from mistify_client.assembly.executions import Execution, Tensors, open_network
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import SIGNATURE
-from mistify_client.runtime.resizable import resizable
-
-#: Tensors [batch, ...] by name, in the types of the blocks.
-Tensors = Mapping[str, Array]
 
 
 class LoadedBlock:
@@ -21,13 +16,14 @@ class LoadedBlock:
         variant: Its entry in the store.
     """
 
-    def __init__(self, directory: Path, variant: BlockVariant, threads: int) -> None:
+    def __init__(self, directory: Path, variant: BlockVariant, threads: int, execution: Execution) -> None:
         """Load a block.
 
         Args:
             directory: Of the store.
             variant: Of the store.
             threads: The number of threads of LiteRT.
+            execution: By which it runs.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, naming the file: as `read_block`, or LiteRT cannot run it.
@@ -35,9 +31,7 @@ class LoadedBlock:
         self.variant = variant
         content = read_block(directory, variant)
         try:
-            interpreter = open_interpreter(resizable(content), threads)
-            interpreter.allocate_tensors()
-            self._run = interpreter.get_signature_runner(SIGNATURE)
+            self._run = open_network(content, execution, threads)
         except (ValueError, RuntimeError) as error:
             problem = Problem(
                 str(directory / variant.file), f"no network ({error})", "a block", "fetch it again"
@@ -46,8 +40,7 @@ class LoadedBlock:
 
     def __call__(self, tensors: Tensors) -> dict[str, Array]:
         """Return the tensors at the end of the block from those at its start, for any number of examples."""
-        outputs: dict[str, Array] = self._run(**tensors)
-        return outputs
+        return self._run(tensors)
 
 
 class Chain:
@@ -76,16 +69,19 @@ class Chain:
             yield outputs
 
 
-def load_chain(directory: Path, files: Sequence[str], threads: int) -> Chain:
+def load_chain(
+    directory: Path, files: Sequence[str], threads: int, execution: Execution = Execution.INTERPRETER
+) -> Chain:
     """Load blocks of a store that make a network.
 
     Args:
         directory: Of the store.
         files: Of the blocks, from the inputs of the network to its outputs.
         threads: The number of threads of LiteRT.
+        execution: By which they run.
 
     Raises:
         MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`.
     """
     chosen = BlockStore.load(directory).network_of(files)
-    return Chain([LoadedBlock(directory, variant, threads) for variant in chosen])
+    return Chain([LoadedBlock(directory, variant, threads, execution) for variant in chosen])

@@ -10,7 +10,8 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_json
 from mistify.package.blocks import BlockStore, BlockVariant
-from mistify_client.assembly.chaining import Chain, LoadedBlock, Tensors
+from mistify_client.assembly.chaining import Chain, LoadedBlock
+from mistify_client.assembly.executions import Execution, Tensors
 from mistify_client.runtime.inputs import Array
 
 #: In the state directory: the files of the blocks that run.
@@ -26,7 +27,14 @@ class PagedNetwork:
         chain: The blocks that run.
     """
 
-    def __init__(self, directory: Path, state: Path, default: Sequence[str], threads: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        state: Path,
+        default: Sequence[str],
+        threads: int,
+        execution: Execution = Execution.INTERPRETER,
+    ) -> None:
         """Load the blocks that were chosen last, those of `default` at first.
 
         Args:
@@ -34,6 +42,7 @@ class PagedNetwork:
             state: A directory for the choice.
             default: The files of the blocks, from the inputs of the network to its outputs.
             threads: The number of threads of LiteRT.
+            execution: By which they run.
 
         Raises:
             MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`; CORRUPT_PACKAGE,
@@ -42,6 +51,7 @@ class PagedNetwork:
         self._directory = directory
         self._state = state
         self._threads = threads
+        self._execution = execution
         self._store = BlockStore.load(directory)
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
@@ -89,7 +99,8 @@ class PagedNetwork:
         """Return a chain of blocks, those that are there already among them."""
         return Chain(
             [
-                there.get(variant.file) or LoadedBlock(self._directory, variant, self._threads)
+                there.get(variant.file)
+                or LoadedBlock(self._directory, variant, self._threads, self._execution)
                 for variant in chosen
             ]
         )

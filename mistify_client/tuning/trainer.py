@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_bytes
-from mistify.litert import open_interpreter
+from mistify.litert import Interpreter, open_interpreter
 from mistify.package.manifest import Manifest, TensorInfo, verify
 from mistify.package.training import (
     ADAPT_STEP,

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import load_chain
+from mistify_client.assembly.executions import Execution, open_network
 from mistify_client.assembly.stitching import stitch
 from mistify_server.worker.packaging.conversion.blocks import blocks_of
+from mistify_server.worker.packaging.conversion.converter import Function, convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests import block_stores
 from tests.block_stores import LAST_TWO, ORIGINAL, called, images, residual
@@ -24,6 +28,26 @@ def test_a_chain_computes_what_the_stitched_network_does_at_any_batch(tmp_path, 
     for batch in (1, 4, 2, 1):
         inputs = {"image": images(batch)}
         np.testing.assert_array_equal(chain(inputs)["scores"], stitched(inputs)["scores"])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_both_executions_compute_the_same(tmp_path, precision):
+    directory = block_stores.write(tmp_path, precision)
+    by_interpreter, compiled = (load_chain(directory, ORIGINAL, 1, execution) for execution in Execution)
+    for batch in (1, 3):
+        inputs = {"image": images(batch)}
+        for one, other in zip(by_interpreter.features(inputs), compiled.features(inputs), strict=True):
+            assert one.keys() == other.keys()
+            for name, expected in one.items():
+                assert other[name].dtype == expected.dtype
+                np.testing.assert_allclose(other[name], expected, atol=1e-6)
+
+
+def test_a_block_whose_shapes_depend_on_values_does_not_run_compiled():
+    taken = [tf.TensorSpec((None, 4), tf.float32, "x")]
+    function = Function(lambda x: tf.reshape(tf.boolean_mask(x, x > 0), (-1, 1)), taken, ["positive"])
+    with pytest.raises(ValueError, match="its shapes cannot be fixed"):
+        open_network(convert_function(function, QuantizationConfig()), Execution.COMPILED, 1)
 
 
 def test_the_feature_behind_each_block_is_in_hand(tmp_path):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from ai_edge_litert.tools import flatbuffer_utils
 
+from mistify.litert import Interpreter, OpResolverType
 from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.packing import packed
 

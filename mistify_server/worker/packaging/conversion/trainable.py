@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import keras
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 
 from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation
 from executors.training.objectives import Binary, Categorical, Objective
 from mistify.config.tuning import TuningConfig
+from mistify.litert import Interpreter
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
 from mistify_server.worker.packaging.conversion.converter import convert

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 
+from mistify.litert import Interpreter
 from mistify.machine import machine, runtime
 from mistify.package.manifest import MeasuredLatency
 from mistify.profiling.measuring import random_input

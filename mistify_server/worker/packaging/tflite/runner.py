@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from mistify.litert import Interpreter, OpResolverType
 from mistify.package.manifest import TensorInfo
 
 Array = npt.NDArray[Any]

@@ -1,0 +1,94 @@
+"""The two ways in which LiteRT runs a block."""
+
+import math
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from mistify.litert import open_compiled, open_interpreter
+from mistify.package.manifest import fixed_batch_signature
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.interpreter import SIGNATURE
+from mistify_client.runtime.resizable import resizable
+
+#: Tensors [batch, ...] by name, in the types of the network.
+Tensors = Mapping[str, Array]
+
+#: Computes outputs from inputs.
+Run = Callable[[Tensors], dict[str, Array]]
+
+
+class Execution(StrEnum):
+    """LiteRT's `Interpreter`, of which only the graph for any batch is loaded, or its `CompiledModel`.
+
+    The second one is the way to accelerators; it runs one example at a time.
+    """
+
+    INTERPRETER = "interpreter"
+    COMPILED = "compiled"
+
+
+def open_network(content: bytes, execution: Execution, threads: int) -> Run:
+    """Load a `.tflite` with the signatures of packages, and return what runs it.
+
+    Args:
+        content: Of the file.
+        execution: By which it runs.
+        threads: The number of threads of LiteRT.
+
+    Returns:
+        A function for one thread at a time: the outputs by name from the inputs by name.
+
+    Raises:
+        ValueError: It cannot be loaded.
+        RuntimeError: Likewise.
+    """
+    return _OPEN[execution](content, threads)
+
+
+def _interpreted(content: bytes, threads: int) -> Run:
+    interpreter = open_interpreter(resizable(content), threads)
+    interpreter.allocate_tensors()
+    run = interpreter.get_signature_runner(SIGNATURE)
+    return lambda tensors: dict(run(**tensors))
+
+
+class _Compiled:
+    """A network that runs one example at a time, in buffers that are allocated once."""
+
+    def __init__(self, content: bytes, threads: int) -> None:
+        self._model = open_compiled(content, threads)
+        self._key = fixed_batch_signature(SIGNATURE)
+        if self._key not in self._model.get_signature_list():
+            raise ValueError(f"it has no signature {self._key}, as its shapes cannot be fixed")
+        takes = self._model.get_input_tensor_details(self._key)
+        self._gives = self._model.get_output_tensor_details(self._key)
+        self._inputs = {name: self._model.create_input_buffer_by_name(self._key, name) for name in takes}
+        self._outputs = {
+            name: self._model.create_output_buffer_by_name(self._key, name) for name in self._gives
+        }
+
+    def __call__(self, tensors: Tensors) -> dict[str, Array]:
+        """Return the outputs [batch, ...] by name."""
+        count = len(next(iter(tensors.values())))
+        rows = [self._one({name: array[row] for name, array in tensors.items()}) for row in range(count)]
+        return {name: np.concatenate([row[name] for row in rows]) for name in self._outputs}
+
+    def _one(self, example: Tensors) -> dict[str, Array]:
+        for name, buffer in self._inputs.items():
+            buffer.write(example[name])
+        self._model.run_by_name(self._key, self._inputs, self._outputs)
+        return {name: self._read(name) for name in self._outputs}
+
+    def _read(self, name: str) -> Array:
+        shape, dtype = self._gives[name]["shape"], np.dtype(self._gives[name]["dtype"])
+        output: Array = self._outputs[name].read(math.prod(shape), dtype).reshape(shape)
+        return output
+
+
+_OPEN: Final[Mapping[Execution, Callable[[bytes, int], Run]]] = {
+    Execution.INTERPRETER: _interpreted,
+    Execution.COMPILED: _Compiled,
+}
