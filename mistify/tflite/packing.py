@@ -11,6 +11,9 @@ import numpy as np
 
 _FILE_IDENTIFIER = b"TFL3"
 
+#: The contents of buffers begin at multiples of so many bytes, as the schema asks: they are read in place.
+_BUFFER_ALIGNMENT = 16
+
 
 def packed(model: Any) -> bytes:
     """Return the file of a network: names and shapes once, and so what several graphs have in common.
@@ -49,6 +52,7 @@ class _Builder(flatbuffers.Builder):
     def CreateNumpyVector(self, x: Any) -> int:  # noqa: N802 - it has that name in flatbuffers
         """Write a vector, and return its offset."""
         if x.dtype == np.uint8:
+            self.Prep(_BUFFER_ALIGNMENT, x.size)
             return int(super().CreateNumpyVector(x))
         content = x.dtype.str, x.tobytes()
         if content not in self._vectors:

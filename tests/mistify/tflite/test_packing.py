@@ -55,3 +55,11 @@ def test_constants_that_are_equal_stay_apart():
     model.buffers += [schema.BufferT(data=np.full(64, 7, np.uint8)) for _ in range(2)]
     content = packed(model)
     assert content.count(bytes([7] * 64)) == 2
+
+
+def test_the_contents_of_buffers_are_aligned(converted):
+    network = schema.Model.GetRootAs(packed(read(converted)), 0)
+    buffers = (network.Buffers(number) for number in range(network.BuffersLength()))
+    begins = [buffer._tab.Vector(buffer._tab.Offset(4)) for buffer in buffers if buffer.DataLength()]
+    assert len(begins) > 5
+    assert [begin % 16 for begin in begins] == [0] * len(begins)
