@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any, Final
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
@@ -35,6 +36,7 @@ class CombinedNetwork:
         )
         self._buffers: dict[int, int] = {}
         self._tensors: dict[int, tuple[Any, Any]] = {}
+        self._quantizations: dict[Any, Any] = {}
         self._codes: dict[tuple[Any, ...], int] = {}
 
     def parts_of(self, network: Any, graph: Any) -> tuple[list[Any], list[Any]]:
@@ -95,8 +97,20 @@ class CombinedNetwork:
         if id(tensor) not in self._tensors:
             copied = copy(tensor)
             copied.buffer = self._buffer(network.buffers[tensor.buffer])
+            copied.quantization = self._quantization(tensor.quantization)
             self._tensors[id(tensor)] = tensor, copied  # while the first is there, no other one has its id
         return self._tensors[id(tensor)][1]
+
+    def _quantization(self, quantization: Any) -> Any:
+        """Return scales and zero points: the same object for all tensors that have equal ones.
+
+        Graphs of a file share them, which cannot be seen once it has been read.
+        """
+        if quantization is None or quantization.details is not None:
+            return quantization
+        numbers = (quantization.min, quantization.max, quantization.scale, quantization.zeroPoint)
+        content = tuple(None if one is None else np.asarray(one).tobytes() for one in numbers)
+        return self._quantizations.setdefault((*content, quantization.quantizedDimension), quantization)
 
     def _buffer(self, buffer: Any) -> int:
         if buffer.data is None:

@@ -39,7 +39,7 @@ def _vector(sizes: Any) -> Any:
 
 
 class _Builder(flatbuffers.Builder):
-    """A builder of files with each string once, and each vector of numbers.
+    """A builder of files with each string once, and each vector of int32.
 
     Not the contents of buffers, which are bytes: tuning may make those differ that are equal now.
     """
@@ -47,14 +47,15 @@ class _Builder(flatbuffers.Builder):
     def __init__(self) -> None:
         super().__init__()
         self.CreateString = cache(super().CreateString)
-        self._vectors: dict[tuple[str, bytes], int] = {}
+        self._vectors: dict[bytes, int] = {}
 
     def CreateNumpyVector(self, x: Any) -> int:  # noqa: N802 - it has that name in flatbuffers
         """Write a vector, and return its offset."""
         if x.dtype == np.uint8:
             self.Prep(_BUFFER_ALIGNMENT, x.size)
+        if x.dtype != np.int32:
             return int(super().CreateNumpyVector(x))
-        content = x.dtype.str, x.tobytes()
+        content = x.tobytes()
         if content not in self._vectors:
             self._vectors[content] = super().CreateNumpyVector(x)
         return self._vectors[content]
