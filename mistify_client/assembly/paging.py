@@ -1,5 +1,6 @@
 """Paging: only the blocks of the network that runs are in memory; others are loaded while it runs."""
 
+import ctypes
 import json
 import threading
 from collections.abc import Sequence
@@ -89,6 +90,10 @@ class PagedNetwork:
         self._loader.shutdown()
 
     def _switch(self, chosen: Sequence[BlockVariant]) -> None:
+        self._replace(chosen)
+        _return_memory()
+
+    def _replace(self, chosen: Sequence[BlockVariant]) -> None:
         there = {block.variant.file: block for block in self.chain.blocks}
         chain = self._loaded(chosen, there)
         write_json(self._state / CHOSEN, [variant.file for variant in chosen], durable=True)
@@ -104,6 +109,13 @@ class PagedNetwork:
                 for variant in chosen
             ]
         )
+
+
+def _return_memory() -> None:
+    """Give the system the memory of blocks that are gone, which glibc would keep for what comes next."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none, and keep less
+    if trim is not None:
+        trim(0)
 
 
 def _chosen(state: Path) -> list[str] | None:

@@ -9,11 +9,13 @@ import threading
 import numpy as np
 import pytest
 
+from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.paging import CHOSEN, PagedNetwork
+from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
 from tests import block_stores
-from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images
+from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
 
 OTHER = (ORIGINAL[0], HALVED, LAST_TWO)
 
@@ -36,17 +38,17 @@ def scores(store, names):
     return load_chain(store, names, 1)({"image": images(2)})["scores"]
 
 
-def blocks_of(network):
+def loaded(network):
     return {block.variant.file: block for block in network.chain.blocks}
 
 
 def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
-    before = blocks_of(paged)
+    before = loaded(paged)
     np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
     paged.switch(OTHER).result()
     assert paged.files == OTHER
     np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, OTHER))
-    assert blocks_of(paged)[ORIGINAL[0]] is before[ORIGINAL[0]]
+    assert loaded(paged)[ORIGINAL[0]] is before[ORIGINAL[0]]
 
 
 def test_inferences_go_on_while_blocks_are_loaded(store, paged):
@@ -119,6 +121,40 @@ def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
         PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store.parent / "state" / CHOSEN)
+
+
+#: Goes over to the large blocks and back to the small one, and prints the resident kilobytes with each.
+MEMORY_SCRIPT = """
+import sys
+from pathlib import Path
+from mistify_client.assembly.paging import PagedNetwork
+
+directory, small, large = Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+network = PagedNetwork(directory, directory.parent / "state", large, 1)
+for names in (small, large, small):
+    network.switch(names).result()
+    status = Path("/proc/self/status").read_text().splitlines()
+    print(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
+"""
+
+
+def test_blocks_that_do_not_run_are_not_in_memory(tmp_path):
+    large, small = blocks_of(residual(width=200), 0.0), blocks_of(residual(), 1.0)
+    whole = Block("small", 0, len(large), small[0].model)
+    files = block_store([*large, whole], Quantization.NONE)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "store").mkdir()
+    for name, content in files.items():
+        (tmp_path / "store" / name).write_bytes(content)
+    arguments = [str(tmp_path / "store"), whole.file, " ".join(block.file for block in large)]
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_SCRIPT, *arguments], capture_output=True, text=True, check=True
+    )
+    before, with_large, after = map(int, done.stdout.split())
+    weights = sum(len(files[block.file]) for block in large) // 1024
+    assert weights > 5_000
+    assert with_large - before > weights
+    assert after - before < weights // 4
 
 
 #: Goes over to blocks of which one is a pipe, and never comes to an end.
