@@ -42,14 +42,29 @@ class _Conversion:
         """The scale and zero point of the integers."""
         return self.graph.tensors[self.integers].quantization
 
+    def is_near(self, quantization: Any) -> bool:
+        """Return whether a scale and zero point are those of the integers but for rounding.
+
+        Not so where an output has those of the graph's input, which is settled already: operators such as
+        concatenations and poolings may need them to be equal.
+        """
+        own, given = self.quantization, self.graph.tensors[self.graph.inputs[0]]
+        if self.tensors is self.graph.outputs and _is_int8(given) and _equal(given.quantization, own):
+            return _equal(own, quantization)
+        near = np.allclose(own.scale, quantization.scale, rtol=_ROUNDING, atol=0)
+        return near and np.array_equal(own.zeroPoint, quantization.zeroPoint)
+
     def leave_out(self, quantization: Any) -> None:
         """Let the integers be the input or output.
 
         Args:
-            quantization: A scale and zero point that are theirs but for rounding.
+            quantization: A scale and zero point near theirs, for all tensors that have the same ones.
         """
+        own = self.quantization
         self.graph.operators.remove(self.operator)
-        self.graph.tensors[self.integers].quantization = quantization
+        for tensor in self.graph.tensors:
+            if _equal(tensor.quantization, own):
+                tensor.quantization = quantization
         self.tensors[:] = [self.integers]
         (self.named[0].tensorIndex,) = self.tensors
 
@@ -83,7 +98,7 @@ def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) 
         return
     quantization = ends[0].quantization
     for end in ends:
-        if _same(end.quantization, quantization):
+        if end.is_near(quantization):
             end.leave_out(quantization)
         else:
             end.go_between(quantization, _code(network, "QUANTIZE"))
@@ -95,7 +110,7 @@ def _read(network: Any, signature: Any) -> _Conversion | None:
     (given,) = graph.inputs
     first, *others = [operator for operator in graph.operators if given in operator.inputs]
     made = first.outputs[0]
-    if others or _name(network, first) != "QUANTIZE" or not _is_int8(graph, made):
+    if others or _name(network, first) != "QUANTIZE" or not _is_int8(graph.tensors[made]):
         return None
     return _Conversion(graph, first, given, made, graph.inputs, signature.inputs)
 
@@ -106,18 +121,20 @@ def _written(network: Any, signature: Any) -> _Conversion | None:
     (returned,) = graph.outputs
     (last,) = (operator for operator in graph.operators if returned in operator.outputs)
     read = any(returned in operator.inputs for operator in graph.operators)
-    if read or _name(network, last) != "DEQUANTIZE" or not _is_int8(graph, last.inputs[0]):
+    if read or _name(network, last) != "DEQUANTIZE" or not _is_int8(graph.tensors[last.inputs[0]]):
         return None
     return _Conversion(graph, last, returned, last.inputs[0], graph.outputs, signature.outputs)
 
 
-def _is_int8(graph: Any, tensor: int) -> bool:
-    return bool(graph.tensors[tensor].type == schema.TensorType.INT8)
+def _is_int8(tensor: Any) -> bool:
+    return bool(tensor.type == schema.TensorType.INT8)
 
 
-def _same(one: Any, other: Any) -> bool:
-    near = np.allclose(one.scale, other.scale, rtol=_ROUNDING, atol=0)
-    return near and np.array_equal(one.zeroPoint, other.zeroPoint)
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether a tensor has the scales and zero points of another, to the last bit."""
+    if one is None or one.scale is None:
+        return False
+    return np.array_equal(one.scale, other.scale) and np.array_equal(one.zeroPoint, other.zeroPoint)
 
 
 def _code(network: Any, name: str) -> int:

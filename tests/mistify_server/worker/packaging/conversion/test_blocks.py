@@ -88,6 +88,30 @@ def test_int8_blocks_in_turn_are_the_network_within_one_step():
     np.testing.assert_allclose(actual, called(residual(), inputs["image"]), atol=0.1 * np.ptp(expected))
 
 
+def dense_connections():
+    """Concatenations, which have one scale for all that they read and write; what they add is small."""
+    inputs = keras.Input((8, 8, 3), name="image")
+    x = layers.Conv2D(6, 3, padding="same", activation="relu", name="stem")(inputs)
+    for number in (1, 2):
+        y = layers.Conv2D(4, 3, padding="same", activation="relu", name=f"grow_{number}")(x)
+        x = layers.Concatenate(name=f"both_{number}")([x, y])
+    model = keras.Model(inputs, layers.Dense(5, name="scores")(layers.GlobalAveragePooling2D()(x)))
+    randomised(model)
+    for number in (1, 2):
+        layer = model.get_layer(f"grow_{number}")
+        layer.set_weights([weight / 10 for weight in layer.get_weights()])
+    return model
+
+
+def test_int8_blocks_with_concatenations_are_the_network_within_one_step():
+    examples = {"image": images(40, seed=1)}
+    blocks = blocks_of(dense_connections(), 0.0)
+    files = block_store(blocks, Quantization.INT8, examples)
+    expected = Runner(with_features(blocks, examples))(examples)["scores"]
+    actual = in_turn(files, [block.file for block in blocks], examples)
+    assert np.abs(actual - expected).max() <= 1.01 * np.diff(np.unique(expected)).min()
+
+
 def test_a_variant_of_another_range_writes_integers_of_the_same_scale():
     """Its own scale is half as large, but the next block reads that of the original."""
     files = block_stores.files(Quantization.INT8)
