@@ -1,0 +1,78 @@
+"""Integers between blocks, where the ranges measured before and behind a boundary differ by rounding."""
+
+from tempfile import TemporaryDirectory
+
+import keras
+import numpy as np
+import pytest
+
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.tflite.combining import read_network
+from mistify_server.worker.packaging.conversion.converter import (
+    Function,
+    constant,
+    convert_saved,
+    save_functions,
+)
+from mistify_server.worker.packaging.tflite.boundaries import pass_integers
+from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.packaging.tflite.splitting import split_by_signature
+from tests.executors.structure.networks import randomised
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+FEATURES = RNG.uniform(size=(40, 4, 4, 6)).astype(np.float32)
+
+
+def concatenating():
+    """A concatenation of what is given and of something within its range: LiteRT gives all one scale."""
+    x = keras.Input((4, 4, 6), name="x")
+    return keras.Model(
+        x, layers.Concatenate(name="x_2")([layers.MaxPooling2D(3, 1, "same", name="most")(x), x])
+    )
+
+
+def passing():
+    x = keras.Input((4, 4, 6), name="x_0")
+    return randomised(keras.Model(x, layers.Conv2D(6, 1, activation="relu", name="x")(x)))
+
+
+@pytest.fixture
+def network():
+    """A network whose signatures are two blocks: `first` writes what `second` reads."""
+    models = {"first": passing(), "second": concatenating()}
+
+    def rows():
+        for row in range(len(FEATURES)):
+            given = FEATURES[row : row + 1]
+            yield "first", {"x_0": given}
+            yield "second", {"x": np.asarray(models["first"](given))}
+
+    with TemporaryDirectory() as directory:
+        functions = {key: Function.like(model, constant(model)) for key, model in models.items()}
+        save_functions(functions, directory)
+        return read_network(convert_saved(directory, QuantizationConfig(precision=Quantization.INT8), rows))
+
+
+def written(network):
+    """The integers that `first` writes."""
+    (signature,) = (one for one in network.signatureDefs if one.signatureKey == b"first")
+    graph = network.subgraphs[signature.subgraphIndex]
+    return graph.tensors[graph.operators[-1].inputs[0]]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1 + 1e-6, 1.5])
+def test_the_next_block_reads_the_scale_that_is_written_and_runs(network, factor):
+    tensor = written(network)
+    tensor.quantization.scale = np.float32(tensor.quantization.scale * factor)
+    pass_integers(network, ["first"], ["second"])
+    files = split_by_signature(network)
+    first, second = Runner(files["first"]), Runner(files["second"])
+    assert first.outputs["x"].dtype == "int8"
+    scale, zero_point = tensor.quantization.scale[0], tensor.quantization.zeroPoint[0]
+    for info in (first.outputs["x"], second.inputs["x"]):
+        assert (info.scale, info.zero_point) == (scale, zero_point)
+    given = first({"x_0": FEATURES})
+    expected = np.asarray(concatenating()(given["x"]))
+    np.testing.assert_allclose(second(given)["x_2"], expected, atol=1.5 * scale)
