@@ -11,9 +11,10 @@ converted as a whole.
   output as well: otherwise LiteRT adds in place while the converter looks for ranges, and it takes those of
   sums for those of what is added. `int8_package_steps` is the difference from a network without such outputs;
 - `sum_of_blocks`: how far the latencies of the blocks together are from that of the whole network, as a share
-  of it: the median of the architectures. The blocks run in turn, each is timed by itself, in seconds on the
-  clock. `alone` is the same of blocks that run many times each, with their weights in the processor's cache,
-  in seconds of the processor. With two threads where the process has two cores;
+  of it: the median of the architectures. The blocks run in turn, and each is timed by itself. `alone` is the
+  same of blocks that run many times each, with their weights in the processor's cache. With one thread in
+  seconds of the processor, since on a busy core longer calls wait more often than short ones; with two, where
+  the process has two cores, in seconds on the clock;
 - `memory_share`: the resident memory of one block of a store of 40 MB over that of the whole network, both
   less that of a process that has loaded neither;
 - `stitch_ms`: milliseconds of the processor to stitch the blocks of a network of 1 MB.
@@ -32,7 +33,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
 import keras
@@ -91,6 +92,9 @@ _EXAMPLES: Final = 10
 _ROUNDS: Final = 20
 _QUICK_ROUNDS: Final = 5
 _PASSES: Final = 11
+
+#: Calls of nothing, whose time is that of reading the clock.
+_EMPTY_CALLS: Final = 1_000
 
 #: The least of a burst of one block.
 _LEAST_CALLS: Final = 3
@@ -256,16 +260,18 @@ def _scales(network: bytes) -> dict[str, float]:
 
 def _in_turn(whole: bytes, blocks: Sequence[bytes], threads: int, rounds: int) -> float:
     """Return the median latencies of blocks that run in turn, together, over that of the whole."""
+    clock = process_time if threads == 1 else perf_counter
     run, *parts = [load_network(network, threads) for network in (whole, *blocks)]
+    nothing = median(seconds(lambda: None, _EMPTY_CALLS, clock))
     taken: list[float] = []
     taken_by: list[list[float]] = [[] for _ in parts]
     for _ in range(rounds):
-        taken += seconds(run, _PASSES)[1:]
-        passes = [[seconds(part, 1)[0] for part in parts] for _ in range(_PASSES)]
+        taken += seconds(run, _PASSES, clock)[1:]
+        passes = [[seconds(part, 1, clock)[0] for part in parts] for _ in range(_PASSES)]
         for one in passes[1:]:  # the first one finds the weights of the whole network in the cache
             for times, latency in zip(taken_by, one, strict=True):
                 times.append(latency)
-    return sum(map(median, taken_by)) / median(taken)
+    return sum(median(times) - nothing for times in taken_by) / (median(taken) - nothing)
 
 
 def _alone(whole: bytes, blocks: Sequence[bytes], rounds: int) -> float:
