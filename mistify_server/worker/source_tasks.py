@@ -57,8 +57,9 @@ class RootMaker:
         teacher = tuned_source(
             source, setup, steps, task.seed, lambda step: report(replace(tuning, step=step))
         )
+        if task.exceed:
+            report(ProgressUpdate("widening the source", steps, steps, source_costs))
         root = expanded(analyse(teacher, params.layers), task.exceed, profiles, task.seed)
-        report(ProgressUpdate("preparing", steps, steps, source_costs))
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
