@@ -11,7 +11,13 @@ from ai_edge_litert.tools import flatbuffer_utils
 from mistify.tflite.packing import packed
 
 #: Operators that run other graphs of their file, or hold state in it.
-_BOUND_TO_FILE: Final = frozenset({"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "STABLEHLO_COMPOSITE"})
+_BOUND_TO_FILE: Final = frozenset(
+    {
+        *("IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "HASHTABLE"),
+        *("STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_REDUCE_WINDOW"),
+        *("STABLEHLO_SORT", "STABLEHLO_SCATTER"),
+    }
+)
 
 #: Tensors of a graph by their names in a signature.
 Names = Mapping[str, int]
@@ -35,7 +41,6 @@ class CombinedNetwork:
             version=3, operatorCodes=[], subgraphs=[], buffers=[schema.BufferT()], signatureDefs=[]
         )
         self._buffers: dict[int, int] = {}
-        self._tensors: dict[int, tuple[Any, Any]] = {}
         self._quantizations: dict[Any, Any] = {}
         self._codes: dict[tuple[Any, ...], int] = {}
 
@@ -43,7 +48,7 @@ class CombinedNetwork:
         """Copy the tensors and operators of a graph.
 
         Args:
-            network: As `read_network` returns it. What its graphs have in common stays so.
+            network: As `read_network` returns it. Buffers that its graphs have in common stay so.
             graph: Of the network.
 
         Returns:
@@ -93,13 +98,10 @@ class CombinedNetwork:
         return packed(self._model)
 
     def _tensor(self, network: Any, tensor: Any) -> Any:
-        """Return the copy of a tensor, the same one for all graphs that share the tensor."""
-        if id(tensor) not in self._tensors:
-            copied = copy(tensor)
-            copied.buffer = self._buffer(network.buffers[tensor.buffer])
-            copied.quantization = self._quantization(tensor.quantization)
-            self._tensors[id(tensor)] = tensor, copied  # while the first is there, no other one has its id
-        return self._tensors[id(tensor)][1]
+        copied = copy(tensor)
+        copied.buffer = self._buffer(network.buffers[tensor.buffer])
+        copied.quantization = self._quantization(tensor.quantization)
+        return copied
 
     def _quantization(self, quantization: Any) -> Any:
         """Return scales and zero points: the same object for all tensors that have equal ones.

@@ -55,8 +55,10 @@ class Chain:
 
     def __call__(self, inputs: Tensors) -> dict[str, Array]:
         """Return the outputs of the network, as it writes them."""
-        *_, outputs = self.features(inputs)
-        return outputs
+        tensors = inputs
+        for block in self.blocks:
+            tensors = block(tensors)
+        return dict(tensors)
 
     def features(self, tensors: Tensors) -> Iterator[dict[str, Array]]:
         """Yield the tensors at the end of each block, those of the network's outputs last.

@@ -63,22 +63,36 @@ class _Compiled:
         self._key = fixed_batch_signature(SIGNATURE)
         if self._key not in self._model.get_signature_list():
             raise ValueError(f"it has no signature {self._key}, as its shapes cannot be fixed")
-        takes = self._model.get_input_tensor_details(self._key)
+        self._takes = self._model.get_input_tensor_details(self._key)
         self._gives = self._model.get_output_tensor_details(self._key)
-        self._inputs = {name: self._model.create_input_buffer_by_name(self._key, name) for name in takes}
+        self._inputs = {
+            name: self._model.create_input_buffer_by_name(self._key, name) for name in self._takes
+        }
         self._outputs = {
             name: self._model.create_output_buffer_by_name(self._key, name) for name in self._gives
         }
 
     def __call__(self, tensors: Tensors) -> dict[str, Array]:
-        """Return the outputs [batch, ...] by name."""
-        count = len(next(iter(tensors.values())))
-        rows = [self._one({name: array[row] for name, array in tensors.items()}) for row in range(count)]
+        """Return the outputs [batch, ...] by name.
+
+        Raises:
+            ValueError: The inputs are of other shapes or types, which LiteRT would not notice.
+        """
+        (count, *others) = {len(array) for array in tensors.values()}
+        if others:
+            raise ValueError(f"the inputs have {count} and {others[0]} rows; expected as many of each")
+        rows = [
+            self._one({name: array[row : row + 1] for name, array in tensors.items()}) for row in range(count)
+        ]
         return {name: np.concatenate([row[name] for row in rows]) for name in self._outputs}
 
     def _one(self, example: Tensors) -> dict[str, Array]:
         for name, buffer in self._inputs.items():
-            buffer.write(example[name])
+            array, expected = example[name], self._takes[name]
+            shape, dtype = tuple(expected["shape"]), np.dtype(expected["dtype"])
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(f"{name} is {array.dtype} {array.shape}; expected {dtype} {shape}")
+            buffer.write(array)
         self._model.run_by_name(self._key, self._inputs, self._outputs)
         return {name: self._read(name) for name in self._outputs}
 

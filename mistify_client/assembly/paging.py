@@ -23,9 +23,6 @@ class PagedNetwork:
     """A network of blocks of a store, which can go over to other blocks while it runs.
 
     Several threads may call it; one at a time runs. The choice survives the process, however that ends.
-
-    Attributes:
-        chain: The blocks that run.
     """
 
     def __init__(
@@ -40,14 +37,14 @@ class PagedNetwork:
 
         Args:
             directory: Of the store.
-            state: A directory for the choice.
+            state: A directory for the choice, made where there is none.
             default: The files of the blocks, from the inputs of the network to its outputs.
             threads: The number of threads of LiteRT.
             execution: By which they run.
 
         Raises:
             MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`; CORRUPT_PACKAGE,
-                the choice cannot be read.
+                the choice cannot be read, or is of another store.
         """
         self._directory = directory
         self._state = state
@@ -56,17 +53,18 @@ class PagedNetwork:
         self._store = BlockStore.load(directory)
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
-        self.chain = self._loaded(self._store.network_of(_chosen(state) or default), {})
+        state.mkdir(parents=True, exist_ok=True)
+        self._chain = self._loaded(_chosen(state, self._store) or self._store.network_of(default), {})
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files of the blocks that run, in order."""
-        return tuple(block.variant.file for block in self.chain.blocks)
+        return tuple(block.variant.file for block in self._chain.blocks)
 
     def __call__(self, inputs: Tensors) -> dict[str, Array]:
         """Return the outputs of the network, as it writes them, from its inputs [batch, ...] by name."""
         with self._running:
-            return self.chain(inputs)
+            return self._chain(inputs)
 
     def switch(self, files: Sequence[str]) -> Future[None]:
         """Go over to other blocks: those that are missing are loaded in the background, others leave memory.
@@ -78,10 +76,12 @@ class PagedNetwork:
             files: Of the blocks, from the inputs of the network to its outputs.
 
         Returns:
-            A future that is done once they run; it raises what `LoadedBlock` does.
+            A future that is done once they run; it raises what `LoadedBlock` does, and OSError if the choice
+            cannot be written.
 
         Raises:
             MistifyError: As `BlockStore.network_of`.
+            RuntimeError: It is closed.
         """
         return self._loader.submit(self._switch, self._store.network_of(files))
 
@@ -90,15 +90,18 @@ class PagedNetwork:
         self._loader.shutdown()
 
     def _switch(self, chosen: Sequence[BlockVariant]) -> None:
-        self._replace(chosen)
-        _return_memory()
+        try:
+            self._replace(chosen)
+        finally:
+            _return_memory()
 
     def _replace(self, chosen: Sequence[BlockVariant]) -> None:
-        there = {block.variant.file: block for block in self.chain.blocks}
+        there = {block.variant.file: block for block in self._chain.blocks}
         chain = self._loaded(chosen, there)
         write_json(self._state / CHOSEN, [variant.file for variant in chosen], durable=True)
+        self._chain = chain  # for the next call; threads that call all the time would not let go of the lock
         with self._running:
-            self.chain = chain
+            pass  # until the last call of the blocks of before has ended
 
     def _loaded(self, chosen: Sequence[BlockVariant], there: dict[str, LoadedBlock]) -> Chain:
         """Return a chain of blocks, those that are there already among them."""
@@ -118,8 +121,8 @@ def _return_memory() -> None:
         trim(0)
 
 
-def _chosen(state: Path) -> list[str] | None:
-    """Return the files of the blocks that ran last; None where none did."""
+def _chosen(state: Path, store: BlockStore) -> tuple[BlockVariant, ...] | None:
+    """Return the blocks that ran last; None where none did."""
     path = state / CHOSEN
     try:
         files = json.loads(path.read_bytes())
@@ -129,9 +132,13 @@ def _chosen(state: Path) -> list[str] | None:
         raise _unreadable(path, f"no JSON ({error})") from error
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise _unreadable(path, json.dumps(files))
-    return files
+    try:
+        return store.network_of(files)
+    except MistifyError as error:
+        raise _unreadable(path, f"{json.dumps(files)} ({error})") from error
 
 
 def _unreadable(path: Path, value: str) -> MistifyError:
-    problem = Problem(str(path), value, "a list of file names", "delete it, so that the default runs")
+    expected = "a list of the store's files that make a network"
+    problem = Problem(str(path), value, expected, "delete it, so that the default runs")
     return MistifyError(ErrorCode.CORRUPT_PACKAGE, "the choice of blocks cannot be read", [problem])

@@ -43,6 +43,14 @@ def test_both_executions_compute_the_same(tmp_path, precision):
                 np.testing.assert_allclose(other[name], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("image", [images(2)[:, :7], images(2).astype("float64")], ids=["small", "double"])
+@pytest.mark.parametrize("execution", Execution)
+def test_inputs_of_another_shape_or_type_are_refused(tmp_path, execution, image):
+    chain = load_chain(block_stores.write(tmp_path), ORIGINAL, 1, execution)
+    with pytest.raises((ValueError, RuntimeError)):
+        chain({"image": image})
+
+
 def test_a_block_whose_shapes_depend_on_values_does_not_run_compiled():
     taken = [tf.TensorSpec((None, 4), tf.float32, "x")]
     function = Function(lambda x: tf.reshape(tf.boolean_mask(x, x > 0), (-1, 1)), taken, ["positive"])

@@ -39,7 +39,7 @@ def scores(store, names):
 
 
 def loaded(network):
-    return {block.variant.file: block for block in network.chain.blocks}
+    return {block.variant.file: block for block in network._chain.blocks}
 
 
 def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
@@ -114,7 +114,7 @@ def test_the_choice_survives(store, paged):
     again.close()
 
 
-@pytest.mark.parametrize("content", ["{", '"block-00.tflite"', "[1]"])
+@pytest.mark.parametrize("content", ["{", '"block-00.tflite"', "[1]", '["of-another-store.tflite"]'])
 def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
     (store.parent / "state" / CHOSEN).write_text(content)
     with pytest.raises(MistifyError) as caught:

@@ -87,6 +87,9 @@ def block_store(
         blocks: The variants of each position, those that make the original network first.
         precision: Of the store; quantization-aware training is not possible.
         examples: Training data by input of the network, from which integers take the scales of activations.
+
+    Raises:
+        ValueError: A block has an operator that cannot leave the file that it was converted in.
     """
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}

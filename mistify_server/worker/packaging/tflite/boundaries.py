@@ -105,25 +105,30 @@ def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) 
 
 
 def _read(network: Any, signature: Any) -> _Conversion | None:
-    """Return the operator that quantizes a graph's input, if nothing else reads that."""
+    """Return the operator that quantizes a graph's input, if nothing else reads that, nor is it an output."""
     graph = network.subgraphs[signature.subgraphIndex]
     (given,) = graph.inputs
-    first, *others = [operator for operator in graph.operators if given in operator.inputs]
-    made = first.outputs[0]
-    if others or _name(network, first) != "QUANTIZE" or not _is_int8(graph.tensors[made]):
+    readers = [operator for operator in graph.operators if given in operator.inputs]
+    if len(readers) != 1 or given in graph.outputs or _name(network, readers[0]) != "QUANTIZE":
         return None
-    return _Conversion(graph, first, given, made, graph.inputs, signature.inputs)
+    made = readers[0].outputs[0]
+    if not _is_int8(graph.tensors[made]):
+        return None
+    return _Conversion(graph, readers[0], given, made, graph.inputs, signature.inputs)
 
 
 def _written(network: Any, signature: Any) -> _Conversion | None:
     """Return the operator that makes a graph's output of integers, if nothing else needs that."""
     graph = network.subgraphs[signature.subgraphIndex]
     (returned,) = graph.outputs
-    (last,) = (operator for operator in graph.operators if returned in operator.outputs)
+    makers = [operator for operator in graph.operators if returned in operator.outputs]
     read = any(returned in operator.inputs for operator in graph.operators)
-    if read or _name(network, last) != "DEQUANTIZE" or not _is_int8(graph.tensors[last.inputs[0]]):
+    if len(makers) != 1 or read or _name(network, makers[0]) != "DEQUANTIZE":
         return None
-    return _Conversion(graph, last, returned, last.inputs[0], graph.outputs, signature.outputs)
+    made = makers[0].inputs[0]
+    if not _is_int8(graph.tensors[made]):
+        return None
+    return _Conversion(graph, makers[0], returned, made, graph.outputs, signature.outputs)
 
 
 def _is_int8(tensor: Any) -> bool:

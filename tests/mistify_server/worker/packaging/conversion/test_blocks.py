@@ -135,6 +135,21 @@ def test_where_a_block_has_no_integer_kernel_floats_are_passed():
     np.testing.assert_allclose(actual, called(model, examples["x"]), atol=0.05)
 
 
+def test_a_feature_that_is_an_output_as_well_comes_out_as_it_is():
+    inputs = keras.Input((6,), name="x")
+    x = layers.Dense(5, activation="relu", name="first")(inputs)
+    model = randomised(keras.Model(inputs, [x, layers.Dense(3, name="scores")(x)]))
+    examples = {"x": np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)}
+    files = block_store(blocks_of(model, 0.0), Quantization.INT8, examples)
+    tensors = examples
+    for block in sorted(name for name in files if name != BLOCKS):
+        tensors = Runner(files[block])(tensors)
+    features, scores = (np.asarray(output) for output in model(examples["x"], training=False))
+    by_shape = {array.shape[-1]: array for array in tensors.values()}
+    np.testing.assert_allclose(by_shape[5], features, atol=0.1)
+    np.testing.assert_allclose(by_shape[3], scores, atol=0.1)
+
+
 def test_several_inputs_and_outputs_are_those_of_the_ends():
     left, right = keras.Input((4,), name="left"), keras.Input((4,), name="right")
     x = layers.Dense(6, activation="relu", name="first")(layers.Add(name="sum")([left, right]))
