@@ -96,10 +96,11 @@ class MorphNetExecutor(IterativePruningExecutor):
         scout._current = scout._state_of(assignment).at_start_of(assignment)
         scout._set_out(assignment, target)
         scout.adjust(dict.fromkeys(assignment.budget, 0.0))
+        steps = _TRIAL_STEPS if self._params.steps_of_cut else 0
         for done in (0.5, 1.0):
-            scout.trainer.train(constant(_TRIAL_STEPS))
+            scout.trainer.train(constant(steps))
             scout._cut_towards(target, done)
-        scout.trainer.train(cosine(2 * _TRIAL_STEPS))
+        scout.trainer.train(cosine(2 * steps))
         scout.trainer.settle()
         setup, evaluation = assignment.setup, scout.trainer.evaluation
         evaluation.recalibrate(setup.train)

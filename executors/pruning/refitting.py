@@ -7,7 +7,7 @@ outputs from the inputs of the network that is left.)
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -40,7 +40,8 @@ _PLACES_PER_COLUMN: Final = 24
 _FEWEST_PLACES: Final = 4_000
 _MOST_PLACES: Final = 24_000
 
-#: Kernels of more columns are not fitted as a whole, which would take too long.
+#: Kernels of more columns are not fitted as a whole, and those that read more channels are left as they are:
+#: it would take long, and gigabytes.
 _MOST_COLUMNS: Final = 2_500
 
 #: Share of the mean variance of a kernel's inputs that is added to each: what they do not tell stays as it
@@ -79,18 +80,33 @@ def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
     largest = max(prod(size or 1 for size in shape[1:]) for shape in original.structure.graph.shapes)
     count = int(max(1, min(_EXAMPLES, _MOST_BYTES // (_KEPT * FLOAT_BYTES * largest))))
     examples = data.subset(np.random.default_rng(0).permutation(len(data))[:count])
-    before, changed = _Before(original, keep, examples), set[int]()
-    calls = Counter(node.name for node in graph.nodes)
-    for (node, inputs), wire in zip(_walk(graph, examples, {}), _wires(graph), strict=True):
-        follows = wire not in before.wires or not changed.isdisjoint(node.inputs)
-        if follows or before.loses(node.name):
-            changed.add(node.output)
-        products = handler_of(node.name, node.layer).products(node)
-        if follows and products and calls[node.name] == 1:
+    fitted = frozenset(_following(original, keep, graph))
+    before = _Before(original, keep, examples, fitted)
+    for node, inputs in _walk(graph, examples, {}):
+        if node.name in fitted:
+            products = handler_of(node.name, node.layer).products(node)
             # A grouped convolution that is left one group is an ordinary one, and was none before.
             for product, target in zip(products, before.targets(node.name), strict=False):
-                if product.kernel.trainable:
+                if product.kernel.trainable and target is not None:
                     target.fit(product, inputs[product.input].numpy())
+
+
+def _following(original: Original, keep: Keep, graph: Graph) -> Iterator[str]:
+    """Yield the names of the layers that are called once, and read something else than before the cut."""
+    wires, changed = frozenset(_wires(original.structure.graph)), set[int]()
+    calls = Counter(node.name for node in graph.nodes)
+    losing = {
+        slot.layer
+        for name, group in original.structure.groups.items()
+        if not keep[name].all()
+        for slot in group.slots
+    }
+    for node, wire in zip(graph.nodes, _wires(graph), strict=True):
+        follows = wire not in wires or not changed.isdisjoint(node.inputs)
+        if follows or node.name in losing:
+            changed.add(node.output)
+        if follows and calls[node.name] == 1:
+            yield node.name
 
 
 @dataclass(frozen=True)
@@ -193,39 +209,31 @@ class _Before:
         original: The network.
         keep: The units of it that are left.
         examples: What it is run on.
-
-    Attributes:
-        wires: What its calls read.
+        wanted: The layers whose targets are asked for.
     """
 
-    def __init__(self, original: Original, keep: Keep, examples: Dataset) -> None:
-        self._original, self._keep = original, keep
+    def __init__(self, original: Original, keep: Keep, examples: Dataset, wanted: Collection[str]) -> None:
+        self._original, self._keep, self._wanted = original, keep, wanted
         graph = original.structure.graph
-        self.wires = frozenset(_wires(graph))
         self._normalised = {maker.name for maker in foldable(graph).values()}
         self._nodes = _walk(graph, examples, original.weights)
-        self._targets: dict[str, list[_Target]] = {}
+        self._targets: dict[str, list[_Target | None]] = {}
 
-    def loses(self, layer: str) -> bool:
-        """Check whether a layer loses weights."""
-        groups = self._original.structure.groups
-        return any(
-            not self._keep[name].all() and any(slot.layer == layer for slot in group.slots)
-            for name, group in groups.items()
-        )
-
-    def targets(self, layer: str) -> list[_Target]:
-        """Return the targets of the kernels of a layer that is called once."""
+    def targets(self, layer: str) -> list[_Target | None]:
+        """Return the target of each kernel of a layer that is called once; None of one that is too wide."""
         while layer not in self._targets:
             node, inputs = next(self._nodes)
-            products = handler_of(node.name, node.layer).products(node)
-            self._targets[node.name] = [
-                self._target(node, product, inputs[product.input].numpy()) for product in products
-            ]
+            if node.name in self._wanted:
+                products = handler_of(node.name, node.layer).products(node)
+                self._targets[node.name] = [
+                    self._target(node, product, inputs[product.input].numpy()) for product in products
+                ]
         return self._targets.pop(layer)
 
-    def _target(self, node: Node, product: Product, inputs: Array) -> _Target:
+    def _target(self, node: Node, product: Product, inputs: Array) -> _Target | None:
         part, window = self._part(node, product.kernel), product.window
+        if part.whole.shape[product.axis] > _MOST_COLUMNS:
+            return None
         columns = part.whole.size // part.whole.shape[-1]
         if window is None or columns > _MOST_COLUMNS:
             columns, window = part.whole.shape[product.axis], None

@@ -6,11 +6,12 @@ job it was made for.
 
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from mistify.errors import MistifyError
-from mistify.files import write_bytes
+from mistify.files import locked, write_bytes
 from mistify_server.store.artifacts import Artifacts, digest_of, writing
 
 #: The name of the directory beside the artifacts.
@@ -31,6 +32,19 @@ class Preparations:
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._directory = artifacts.directory / _DIRECTORY
+
+    @contextmanager
+    def held(self, key: str) -> Iterator[None]:
+        """Hold a preparation for the block: whoever makes the same one waits, and then finds it.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+        """
+        directory = self._directory / key
+        with writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        with locked(directory):
+            yield
 
     def found(self, key: str) -> str | None:
         """Return the artifact of a preparation, in use from now on; None if it was not made before."""

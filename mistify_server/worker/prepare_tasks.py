@@ -17,6 +17,7 @@ import numpy as np
 
 from executors.base import Assignment, executor_class
 from executors.data import Array
+from executors.params import Params
 from executors.preparing import PreparationProgress
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
@@ -68,9 +69,15 @@ class Preparer:
         setup = self._setups.prepare(task.teacher, task.data, params)
         teacher = self._checkpoints.shared(task.teacher)
         key = key_of(task, teacher, setup)
-        found = self._preparations.found(key)
-        if found is not None:
-            return PrepareResult(prepared=found, steps=0)
+        with self._preparations.held(key):
+            found = self._preparations.found(key)
+            if found is not None:
+                return PrepareResult(prepared=found, steps=0)
+            return self._prepared(key, task, params, setup, teacher)
+
+    def _prepared(
+        self, key: str, task: PrepareTask, params: Params, setup: TrainingSetup, teacher: keras.Model
+    ) -> PrepareResult:
         keras.utils.set_random_seed(task.seed)
         structure = analyse(teacher, params.layers)
         profiles = tuple(task.hardware.values())
@@ -123,7 +130,8 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     digest = hashlib.sha256(task.model_dump_json(exclude={"teacher", "data"}).encode())
     digest.update(task.data.settings.model_dump_json().encode())
     digest.update(teacher.to_json().encode())
-    arrays = [variable.numpy() for variable in teacher.variables]
+    # Not all variables: the seeds of dropout are drawn anew whenever a network is loaded.
+    arrays = [weight.numpy() for weight in teacher.weights]
     for data in (setup.train, setup.validation):
         arrays += [*data.inputs.values(), *data.targets.values()]
     for content in _contents(arrays):

@@ -146,10 +146,12 @@ class Chooser:
         """Check whether an algorithm whose networks share their training may adapt an edge.
 
         It trains none above the source, has to have trained for the size of later ones, cannot go on with one
-        of them until it reaches a target, and has not been measured under limits on latency.
+        of them until it reaches a target, and has not been measured under limits on latency. Where the
+        settings leave others no step, nothing is to be trained.
         """
         candidate = self._candidates[algorithm]
-        if edge.path < candidate.least_path:
+        others = (other for other in self._candidates.values() if not other.shared_steps)
+        if edge.path < candidate.least_path or not any(other.steps(edge.distance) for other in others):
             return False
         most = inf if prepared is None else prepared.get(algorithm, inf)
         aimed = edge.has_targets and not candidate.tune_steps

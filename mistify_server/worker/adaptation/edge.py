@@ -199,8 +199,8 @@ def _adapt_by_measurement(
             at = replace(at, model=network)
         elif (
             attempt == 0
-            and steps
             and planned is None
+            and not meets(costs_of(analyse(at.model).network(), profiles), aim)
             and _leaves_room(costs, aim)
             and 2 * steps + params.tune_steps <= params.max_steps
         ):
@@ -272,11 +272,14 @@ def _adapt(
         weights = schedule.weights(costs, steps)
         executor.adjust(weights)
         try:
-            steps += executor.iterate()
+            taken = executor.iterate()
         except StuckError as error:
             stuck = str(error)
             break
-        costs = executor.measure()
+        before, costs, steps = costs, executor.measure(), steps + taken
+        if not taken and costs == before:
+            stuck = f"{excess(costs, assignment.budget)}; the algorithm neither trains nor cuts any more"
+            break
         report(_adapting(steps, params, costs, weights, executor.trainer.loss))
     return steps, stuck
 

@@ -49,7 +49,7 @@ def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
     hidden = layers.Dense(8, "tanh", name="hidden")
     model = keras.Model(inputs, layers.Dense(3, name="out", use_bias=use_bias)(hidden(inputs)))
     hidden.bias.assign(np.linspace(-1, 1, 8))
-    data = examples(model, 500)
+    data = examples(model, 250)
     activations = np.asarray(hidden(data.inputs["x"]), np.float64)
     wanted = np.asarray(model(data.inputs["x"]), np.float64)
     keep = np.arange(8) < 5
