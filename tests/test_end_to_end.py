@@ -191,7 +191,8 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
     assert list(report) == ["job", "seconds", "spent", "source", "metrics", "goals"]
     shown = ["flops", "params", "memory_bytes", "size_bytes", "accuracy", "tuned_accuracy"]
-    assert list(report["source"]) == [*shown[:4], "measured_latency_ms", *shown[4:], "metric"]
+    names = [*shown[:4], "measured_latency_ms", *shown[4:], "metric", "steps", "preparing_steps"]
+    assert list(report["source"]) == names
     assert all(report["source"][figure] > 0 for figure in shown)
     assert report["source"]["measured_latency_ms"]["1"] > 0
     assert report["source"]["metric"] == "accuracy"

@@ -196,7 +196,9 @@ async def test_a_registration_that_is_cut_leaves_nothing_behind(
         assert await listed(second.address) == []
         monkeypatch.undo()
         await register(second.address, table)
-        assert len(await listed(second.address)) == 1
+        # This machine may have been measured meanwhile, by another test.
+        names = [device.name for device in await listed(second.address)]
+        assert names.count("my-board") == 1
 
 
 async def test_goals_name_a_device_that_the_server_knows(

@@ -74,7 +74,7 @@ def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> N
     assert [nested.preparing_steps(distance) for distance in (0.0, 1.0, 2.0, 4.0, 6.0)] == [
         1_200, 1_200, 1_200, 2_400, 3_600,
     ]  # fmt: skip
-    assert (nested.steps(3.0), nested.shared_steps, nested.least_path) == (0, 450, 32)
+    assert (nested.steps(3.0), nested.shared_steps, nested.least_path) == (0, 300, 32)
 
 
 def test_traits_tell_networks_apart_and_know_them_again() -> None:
