@@ -29,7 +29,8 @@ from rich.table import Table
 
 from benchmarks.forecast_networks import CASES, Case, write_case
 from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, within_reach
+from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
+from benchmarks.reach import within_reach
 from mistify.jobs.job import Job
 from mistify.jobs.plan import Plan
 from mistify_client.porting.local_server import embedded_server

@@ -31,7 +31,9 @@ from rich.table import Table
 
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, mobilenet, within_reach
+from benchmarks.mobilenet import mobilenet
+from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
+from benchmarks.reach import within_reach
 from mistify.costs.budget import hardware_of
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job

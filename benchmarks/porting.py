@@ -1,15 +1,14 @@
 """Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
 
-import json
 import shutil
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, log
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import keras
 
+from benchmarks.mobilenet import mobilenet
 from executors.base import executor_class
 from executors.data import Dataset
 from executors.params import LEAST_CUT
@@ -20,7 +19,6 @@ from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
-from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import (
     AdaptResult,
@@ -378,16 +376,6 @@ def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
     }
 
 
-def within_reach(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
-    """Yield the configs that a network can meet on this machine, by the server's plan."""
-    beyond = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
-    for config in configs:
-        if limit := beyond.get(str(config["id"])):
-            print(limit.goal, f"out of reach, the nearest is {limit.nearest}", file=sys.stderr, flush=True)
-        else:
-            yield config
-
-
 def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Porting:
     """Return the porting of MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
@@ -401,20 +389,3 @@ def depthwise(data: Path, directory: Path) -> Porting:
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
     settings = {"learning_rate": 0.05}
     return Porting(ModelSource(path=str(path)), files, directory, settings)
-
-
-def mobilenet() -> keras.Model:
-    """Return a small MobileNet with random weights, on images of 32 x 32."""
-    keras.utils.set_random_seed(0)
-    layers = keras.layers
-    inputs = keras.Input((32, 32, 3), name="image")
-    x = layers.Rescaling(1 / 127.5, offset=-1)(inputs)
-    x = layers.Conv2D(24, 3, padding="same", use_bias=False)(x)
-    x = layers.ReLU()(layers.BatchNormalization()(x))
-    for width, stride in ((48, 2), (48, 1), (96, 2), (96, 1), (192, 2), (192, 1)):
-        x = layers.DepthwiseConv2D(3, stride, padding="same", use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization()(x))
-        x = layers.Conv2D(width, 1, use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization()(x))
-    outputs = layers.Dense(10, "softmax", name="class")(layers.GlobalAveragePooling2D()(x))
-    return keras.Model(inputs, outputs, name="depthwise")

@@ -29,7 +29,8 @@ from rich.table import Table
 
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, within_reach
+from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
+from benchmarks.reach import within_reach
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, MEMORY, latency_axis
 from mistify.costs.catalogue import HOST

@@ -9,7 +9,6 @@ outputs from the inputs of the network that is left.)
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Final, TypeAlias
 
 import keras
@@ -18,22 +17,17 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Dataset
-from executors.inspection.limits import GIB
 from executors.pruning.windows import places_of, sampled, window_rows
 from executors.structure import Keep, Structure, foldable
 from executors.structure.graph import Graph, Node
 from executors.structure.handlers import Product, Window, handler_of
-from mistify.costs.network import FLOAT_BYTES
+from executors.training.evaluation import examples_of_shapes
 
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.int64]
 
 #: Training examples that layers are fitted on, at the most.
 _EXAMPLES: Final = 250
-
-#: What tensors may take, in bytes; so many of the size of the largest are there at once.
-_MOST_BYTES: Final = 2 * GIB
-_KEPT: Final = 4
 
 #: Places at which a layer is fitted: so many for each column of its kernel, between these two.
 _PLACES_PER_COLUMN: Final = 24
@@ -77,11 +71,10 @@ def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
             ones; some may be gone. Their weights are changed.
         data: Training data.
     """
-    largest = max(prod(size or 1 for size in shape[1:]) for shape in original.structure.graph.shapes)
-    count = int(max(1, min(_EXAMPLES, _MOST_BYTES // (_KEPT * FLOAT_BYTES * largest))))
+    count = examples_of_shapes(original.structure.graph.shapes, _EXAMPLES)
     examples = data.subset(np.random.default_rng(0).permutation(len(data))[:count])
     fitted = frozenset(_following(original, keep, graph))
-    before = _Before(original, keep, examples, fitted)
+    before = _UncutNetwork(original, keep, examples, fitted)
     for node, inputs in _walk(graph, examples, {}):
         if node.name in fitted:
             products = handler_of(node.name, node.layer).products(node)
@@ -94,7 +87,7 @@ def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
 def _following(original: Original, keep: Keep, graph: Graph) -> Iterator[str]:
     """Yield the names of the layers that are called once, and read something else than before the cut."""
     wires, changed = frozenset(_wires(original.structure.graph)), set[int]()
-    calls = Counter(node.name for node in graph.nodes)
+    calls = Counter(node.name for node in original.structure.graph.nodes)
     losing = {
         slot.layer
         for name, group in original.structure.groups.items()
@@ -110,8 +103,8 @@ def _following(original: Original, keep: Keep, graph: Graph) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What is left of a weight.
+class _KeptWeight:
+    """The part of a weight that is left after a cut.
 
     Attributes:
         whole: The weight before the cut.
@@ -139,12 +132,12 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Target:
-    """What a kernel is fitted to.
+class _FitTarget:
+    """Values that a kernel is fitted to, at some places of its layer.
 
     Attributes:
-        rows: What it computed for the outputs that are left [places, outputs]; without a window what it read
-            [places, channels].
+        rows: What the kernel computed for the outputs that are left [places, outputs]; without a window what
+            it read [places, channels].
         places: Of its output; without a window of its input.
         window: What the kernel sums over; None to fit it to inputs like the old ones.
         kernel: What is left of it.
@@ -155,8 +148,8 @@ class _Target:
     rows: Array
     places: Sequence[Ids]
     window: Window | None
-    kernel: _Part
-    bias: _Part | None
+    kernel: _KeptWeight
+    bias: _KeptWeight | None
     centred: bool
 
     def fit(self, product: Product, inputs: Array) -> None:
@@ -202,8 +195,8 @@ class _Target:
         return weights, wanted - read @ weights
 
 
-class _Before:
-    """What a network computed before a cut; it is run as far as is asked for.
+class _UncutNetwork:
+    """The network before a cut, which is run only as far as its targets are asked for.
 
     Args:
         original: The network.
@@ -217,9 +210,9 @@ class _Before:
         graph = original.structure.graph
         self._normalised = {maker.name for maker in foldable(graph).values()}
         self._nodes = _walk(graph, examples, original.weights)
-        self._targets: dict[str, list[_Target | None]] = {}
+        self._targets: dict[str, list[_FitTarget | None]] = {}
 
-    def targets(self, layer: str) -> list[_Target | None]:
+    def targets(self, layer: str) -> list[_FitTarget | None]:
         """Return the target of each kernel of a layer that is called once; None of one that is too wide."""
         while layer not in self._targets:
             node, inputs = next(self._nodes)
@@ -230,8 +223,8 @@ class _Before:
                 ]
         return self._targets.pop(layer)
 
-    def _target(self, node: Node, product: Product, inputs: Array) -> _Target | None:
-        part, window = self._part(node, product.kernel), product.window
+    def _target(self, node: Node, product: Product, inputs: Array) -> _FitTarget | None:
+        part, window = self._kept_weight(node, product.kernel), product.window
         if part.whole.shape[product.axis] > _MOST_COLUMNS:
             return None
         columns = part.whole.size // part.whole.shape[-1]
@@ -243,11 +236,11 @@ class _Before:
         rows = window_rows(inputs, window or Window(), places)
         if window is not None:
             rows = rows @ part.whole.reshape(columns, -1)[:, part.left[-1]]
-        bias = None if product.bias is None else self._part(node, product.bias)
+        bias = None if product.bias is None else self._kept_weight(node, product.bias)
         centred = bias is not None or node.name in self._normalised
-        return _Target(rows, places, window, part, bias, centred)
+        return _FitTarget(rows, places, window, part, bias, centred)
 
-    def _part(self, node: Node, variable: keras.Variable) -> _Part:
+    def _kept_weight(self, node: Node, variable: keras.Variable) -> _KeptWeight:
         weight = next(place for place, own in enumerate(node.layer.weights) if own is variable)
         whole = self._original.weights[node.name][weight]
         masks = [np.ones(size, bool) for size in whole.shape]
@@ -255,7 +248,7 @@ class _Before:
             for slot in group.slots:
                 if (slot.layer, slot.weight) == (node.name, weight):
                     masks[slot.axis][slot.positions] = self._keep[name][:, None]
-        return _Part(whole, [np.flatnonzero(mask) for mask in masks])
+        return _KeptWeight(whole, [np.flatnonzero(mask) for mask in masks])
 
 
 def _wires(graph: Graph) -> Iterator[tuple[str, ...]]:

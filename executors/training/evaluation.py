@@ -1,6 +1,6 @@
 """Evaluation of networks, with batch-norm statistics that are true of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, prod
 from typing import TypeVar
 
@@ -137,7 +137,12 @@ def examples_at_once(model: keras.Model, most: int, *, learning: bool = False) -
         most: Of the examples.
         learning: Whether gradients are computed, for which all tensors are kept.
     """
-    sizes = [prod(size or 1 for size in tensor.shape) for tensor in tensors(model)]
+    return examples_of_shapes((tensor.shape for tensor in tensors(model)), most, learning=learning)
+
+
+def examples_of_shapes(shapes: Iterable[Sequence[int | None]], most: int, *, learning: bool = False) -> int:
+    """Return the same for tensors of these shapes, batch dimension first."""
+    sizes = [prod(size or 1 for size in shape) for shape in shapes]
     kept = sum(sizes) if learning else _KEPT * max(sizes)
     return int(max(1, min(most, _PASS_BYTES // (FLOAT_BYTES * kept))))
 

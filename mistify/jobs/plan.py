@@ -86,7 +86,7 @@ class PlannedEdge:
 
 @dataclass(frozen=True)
 class PlannedPreparation:
-    """What an algorithm computes once for all of its edges, before the first of them.
+    """The forecast of the step in which an algorithm prepares for all of its edges.
 
     Attributes:
         algorithm: The algorithm.

@@ -35,7 +35,7 @@ class Preparations:
 
     @contextmanager
     def held(self, key: str) -> Iterator[None]:
-        """Hold a preparation for the block: whoever makes the same one waits, and then finds it.
+        """Hold a preparation for the block: whoever makes the same one waits, and can then take its artifact.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -46,8 +46,8 @@ class Preparations:
         with locked(directory):
             yield
 
-    def found(self, key: str) -> str | None:
-        """Return the artifact of a preparation, in use from now on; None if it was not made before."""
+    def artifact(self, key: str) -> str | None:
+        """Return the artifact of a finished preparation, in use from now on; None if there is none."""
         try:
             name = (self._directory / key / _MADE).read_text()
             content = self._artifacts.path(name).read_bytes()

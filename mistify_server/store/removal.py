@@ -60,8 +60,8 @@ def _remove_files(store: Store, before: float) -> int:
     """
     names = store.artifacts.names()
     mentioned = store.jobs.mentioned()
-    begun = not store.jobs.unfinished()
-    prepared = Preparations(store.artifacts).remove_unused(mentioned, before, with_parts=begun)
-    return prepared + sum(
+    all_ended = not store.jobs.unfinished()
+    freed = Preparations(store.artifacts).remove_unused(mentioned, before, with_parts=all_ended)
+    return freed + sum(
         store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned
     )

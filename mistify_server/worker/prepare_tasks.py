@@ -70,12 +70,12 @@ class Preparer:
         teacher = self._checkpoints.shared(task.teacher)
         key = key_of(task, teacher, setup)
         with self._preparations.held(key):
-            found = self._preparations.found(key)
-            if found is not None:
-                return PrepareResult(prepared=found, steps=0)
-            return self._prepared(key, task, params, setup, teacher)
+            artifact = self._preparations.artifact(key)
+            if artifact is not None:
+                return PrepareResult(prepared=artifact, steps=0)
+            return self._make(key, task, params, setup, teacher)
 
-    def _prepared(
+    def _make(
         self, key: str, task: PrepareTask, params: Params, setup: TrainingSetup, teacher: keras.Model
     ) -> PrepareResult:
         keras.utils.set_random_seed(task.seed)
@@ -84,8 +84,8 @@ class Preparer:
         source = Assignment(teacher, task.least, profiles, setup, task.seed, structure)
         progress = _KeptProgress(self._preparations, key, task, self._on_progress)
         content = executor_class(task.algorithm)(params).prepare(source, progress)
-        made = self._preparations.finish(key, content) if content else None
-        return PrepareResult(prepared=made, steps=progress.step)
+        artifact = self._preparations.finish(key, content) if content else None
+        return PrepareResult(prepared=artifact, steps=progress.step)
 
 
 class _KeptProgress(PreparationProgress):

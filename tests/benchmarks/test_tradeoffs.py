@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
 from benchmarks.harness import EXIT_SKIPPED
-from benchmarks.porting import RESNET8, TEST, TRAIN, within_reach
+from benchmarks.porting import RESNET8, TEST, TRAIN
+from benchmarks.reach import within_reach
 from benchmarks.tradeoffs import (
     COUNT,
     SERIES,

@@ -248,16 +248,15 @@ class Forecast:
 
     @property
     def _preparations(self) -> tuple[PlannedPreparation, ...]:
-        """What the algorithms of the plan prepare."""
-        edges: dict[str, list[Edge]] = {}
-        for node in self.plan.nodes:
-            if self._estimates.candidates[node.algorithm].prepares:
-                edges.setdefault(node.algorithm, []).append(self._edge(node))
+        """The forecasts of the steps in which algorithms prepare."""
         planned = []
-        for name, own in sorted(edges.items()):
-            steps, candidate = self._chooser.preparing_steps(name, own), self._estimates.candidates[name]
-            seconds = steps * candidate.preparing_step * self._step_seconds
-            planned.append(PlannedPreparation(name, steps, seconds))
+        for name in sorted({node.algorithm for node in self.plan.nodes}):
+            candidate = self._estimates.candidates[name]
+            if candidate.prepares:
+                own = [self._edge(node) for node in self.plan.nodes if node.algorithm == name]
+                steps = self._chooser.preparing_steps(name, own)
+                seconds = steps * candidate.preparing_step * self._step_seconds
+                planned.append(PlannedPreparation(name, steps, seconds))
         return tuple(planned)
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:

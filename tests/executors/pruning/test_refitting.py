@@ -13,6 +13,7 @@ from executors.training.evaluation import Evaluation, evaluate, recalibrate
 from tests.executors.conftest import small_resnet
 from tests.executors.pruning.copies import with_copies
 from tests.executors.pruning.test_reconstruction import attending, difference, examples
+from tests.executors.structure.networks import randomised
 
 layers = keras.layers
 
@@ -57,6 +58,17 @@ def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
     best = least_squares(activations[:, keep], wanted, use_bias)
     actual = np.asarray(model(data.inputs["x"]), np.float64)
     assert np.square(actual - wanted).mean() == pytest.approx(np.square(best - wanted).mean(), rel=1e-2)
+
+
+def test_a_layer_that_reads_too_many_channels_is_left_as_it_is(monkeypatch):
+    monkeypatch.setattr("executors.pruning.refitting._MOST_COLUMNS", 7)
+    inputs = keras.Input((6,), name="x")
+    outputs = layers.Dense(3, name="out")(layers.Dense(8, "tanh", name="hidden")(inputs))
+    model = randomised(keras.Model(inputs, outputs))
+    before = model.get_layer("out").kernel.numpy()
+    keep = np.arange(8) < 5
+    cut(model, {"hidden": keep}, examples(model, 100))
+    np.testing.assert_array_equal(model.get_layer("out").kernel.numpy(), before * keep[:, None])
 
 
 def convolutional():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mistify.files import try_lock
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of
 from mistify_server.store.changes import Submission
@@ -33,7 +34,7 @@ def test_a_part_is_found_by_its_key_and_the_last_one_counts(preparations: Prepar
         preparations.keep(KEY, "segment-0", content)
     assert preparations.part(KEY, "segment-0") == b"second"
     assert preparations.part(OTHER, "segment-0") == preparations.part(KEY, "segment-1") == b""
-    assert preparations.found(KEY) is None
+    assert preparations.artifact(KEY) is None
 
 
 def test_what_is_finished_is_an_artifact_in_place_of_the_parts(
@@ -43,15 +44,25 @@ def test_what_is_finished_is_an_artifact_in_place_of_the_parts(
     made = preparations.finish(KEY, b"whole")
     assert artifacts.path(made).read_bytes() == b"whole"
     assert preparations.part(KEY, "segment-0") == b""
-    assert (preparations.found(KEY), preparations.found(OTHER)) == (made, None)
+    assert (preparations.artifact(KEY), preparations.artifact(OTHER)) == (made, None)
     artifacts.remove(made)
-    assert preparations.found(KEY) is None
+    assert preparations.artifact(KEY) is None
+
+
+def test_one_at_a_time_makes_the_same(preparations: Preparations, artifacts: Artifacts) -> None:
+    with preparations.held(OTHER):
+        (directory,) = artifacts.directory.glob(f"*/{OTHER}")
+        with preparations.held(KEY):
+            handle = os.open(directory, os.O_RDONLY)
+            assert not try_lock(handle)
+    assert try_lock(handle)
+    os.close(handle)
 
 
 def test_what_is_found_is_in_use_again(preparations: Preparations, artifacts: Artifacts) -> None:
     path = artifacts.path(preparations.finish(KEY, b"whole"))
     os.utime(path, (1.0, 1.0))
-    preparations.found(KEY)
+    preparations.artifact(KEY)
     assert path.stat().st_mtime > 1
 
 
@@ -62,9 +73,9 @@ def test_nothing_is_removed_that_something_refers_to_or_that_is_new(preparations
     assert preparations.remove_unused(set(), 0.0, with_parts=True) == 0
     assert preparations.remove_unused({made}, FOREVER, with_parts=True) == len(b"part")
     assert preparations.part(OTHER, "segment-0") == b""
-    assert preparations.found(KEY) is not None
+    assert preparations.artifact(KEY) is not None
     assert preparations.remove_unused(set(), FOREVER, with_parts=False) > 0
-    assert preparations.found(KEY) is None
+    assert preparations.artifact(KEY) is None
 
 
 def test_what_an_unfinished_job_may_take_up_stays_when_others_are_removed(

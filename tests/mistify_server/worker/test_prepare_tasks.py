@@ -1,6 +1,7 @@
 """Prepare tasks: what they find, what they take up again, and by what they know it."""
 
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable
@@ -195,6 +196,23 @@ CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_key_belongs_to_another(made: Any, change: str) -> None:
     assert key_of(*CHANGES[change](*made)) != key_of(*made)
+
+
+def test_seeds_of_dropout_make_no_difference(made: Any, tmp_path: Path) -> None:
+    """They are drawn whenever a network is loaded."""
+    task, _, setup = made
+    inputs = keras.Input((8,))
+    outputs = keras.layers.Dense(3)(keras.layers.Dropout(0.5)(inputs))
+    keras.Model(inputs, outputs).save(tmp_path / "dropping.keras")
+    models = []
+    for seed in (1, 2):
+        random.seed(seed)
+        models.append(keras.models.load_model(tmp_path / "dropping.keras"))
+    (one, *_), (other, *_) = (
+        [own.numpy() for own in model.variables if "seed" in own.path] for model in models
+    )
+    assert not np.array_equal(one, other)
+    assert key_of(task, models[0], setup) == key_of(task, models[1], setup)
 
 
 def test_another_key_belongs_to_other_code(

@@ -48,8 +48,8 @@ class _Conversion:
         Not so where an output has those of the graph's input, which is settled already: operators such as
         concatenations and poolings may need them to be equal.
         """
-        own, given = self.quantization, self.graph.tensors[self.graph.inputs[0]]
-        if self.tensors is self.graph.outputs and _is_int8(given) and _equal(given.quantization, own):
+        own, first = self.quantization, self.graph.tensors[self.graph.inputs[0]]
+        if self.tensors is self.graph.outputs and _is_int8(first) and _equal(first.quantization, own):
             return _equal(own, quantization)
         near = np.allclose(own.scale, quantization.scale, rtol=_ROUNDING, atol=0)
         return near and np.array_equal(own.zeroPoint, quantization.zeroPoint)
@@ -91,10 +91,10 @@ def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) 
         readers: The signatures of the blocks that read it.
     """
     by_key = {signature.signatureKey.decode(): signature for signature in network.signatureDefs}
-    found = [_written(network, by_key[key]) for key in writers]
-    found += [_read(network, by_key[key]) for key in readers]
-    ends = [end for end in found if end is not None]
-    if len(ends) < len(found):
+    conversions = [_written(network, by_key[key]) for key in writers]
+    conversions += [_read(network, by_key[key]) for key in readers]
+    ends = [end for end in conversions if end is not None]
+    if len(ends) < len(conversions):
         return
     quantization = ends[0].quantization
     for end in ends:
@@ -107,14 +107,14 @@ def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) 
 def _read(network: Any, signature: Any) -> _Conversion | None:
     """Return the operator that quantizes a graph's input, if nothing else reads that, nor is it an output."""
     graph = network.subgraphs[signature.subgraphIndex]
-    (given,) = graph.inputs
-    readers = [operator for operator in graph.operators if given in operator.inputs]
-    if len(readers) != 1 or given in graph.outputs or _name(network, readers[0]) != "QUANTIZE":
+    (read,) = graph.inputs
+    readers = [operator for operator in graph.operators if read in operator.inputs]
+    if len(readers) != 1 or read in graph.outputs or _name(network, readers[0]) != "QUANTIZE":
         return None
     made = readers[0].outputs[0]
     if not _is_int8(graph.tensors[made]):
         return None
-    return _Conversion(graph, readers[0], given, made, graph.inputs, signature.inputs)
+    return _Conversion(graph, readers[0], read, made, graph.inputs, signature.inputs)
 
 
 def _written(network: Any, signature: Any) -> _Conversion | None:

@@ -152,6 +152,12 @@ def test_what_loses_more_is_not_chosen_for_any_number_of_goals() -> None:
     assert algorithms(path_of(128), gain=-0.02) == {"morphnet"}
 
 
+def test_nothing_is_trained_where_the_settings_leave_no_step() -> None:
+    untrained = CANDIDATES["morphnet"].model_copy(update={"adapting": (0,) * 33, "tune_steps": 0})
+    choices = chooser(candidates={"morphnet": untrained, "nested": SHARING})(path_of(64))
+    assert {choice.algorithm for choice in choices} == {"morphnet"}
+
+
 def test_it_is_all_or_nothing_where_too_few_would_share() -> None:
     """Limits on latency, under which it was not measured, may leave too few."""
     for limited, chosen_ones in ((8, {"morphnet"}), (4, {"morphnet", "nested"})):

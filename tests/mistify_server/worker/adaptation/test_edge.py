@@ -131,6 +131,25 @@ class Still(AdaptationExecutor):
         return self.trainer.model
 
 
+class Idle(Still):
+    """Neither trains nor cuts."""
+
+    name = "idle"
+
+    def iterate(self) -> int:
+        return 0
+
+
+def test_an_algorithm_that_neither_trains_nor_cuts_comes_to_an_end(
+    source: keras.Model, training_setup: TrainingSetup
+) -> None:
+    assignment = Assignment(source, {"flops": 0.5}, (), training_setup, 0, analyse(source))
+    params = Params(tune_steps=0)
+    outcome = run_edge(Idle(params), assignment, params, (), lambda *_: None, measure=never)
+    assert (outcome.met, outcome.steps) == (False, 0)
+    assert outcome.reason == "flops 1 over 0.5; the algorithm neither trains nor cuts any more"
+
+
 def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_training_data() -> None:
     """By its old statistics the network tells all examples for the first class."""
     inputs = keras.Input((1,), name="x")
