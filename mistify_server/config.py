@@ -157,6 +157,14 @@ class ServeConfig(BaseSettings):
             "--resume/--no-resume", help="Whether unfinished jobs of the store go on.", show_default="resume"
         ),
     ] = Field(True, description="true or false", examples=[True])
+    worker_at_start: Annotated[
+        bool,
+        typer.Option(
+            "--worker-at-start/--no-worker-at-start",
+            help="Whether a worker starts with the server: the first task waits some seconds less.",
+            show_default="no-worker-at-start",
+        ),
+    ] = Field(False, description="true or false", examples=[True])
     until_stdin_closes: Annotated[
         bool, typer.Option("--until-stdin-closes", help="Stop also when the program that started it ends.")
     ] = Field(False, description="true or false", examples=[False])
@@ -193,6 +201,7 @@ class ServeConfig(BaseSettings):
             index=self.index,
             certificate=_certificate(self.tls_certificate, self.tls_key),
             token=read_token(self.token_file),
+            worker_at_start=self.worker_at_start,
             resume=self.resume,
             until_stdin_closes=self.until_stdin_closes,
         )

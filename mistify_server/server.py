@@ -108,6 +108,7 @@ class ServerSettings:
         certificate: of the server, for TLS; None to speak without.
         token: sent by callers; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
+        worker_at_start: whether a worker starts with the server, rather than with the first task.
         resume: whether unfinished jobs of the store go on.
         until_stdin_closes: whether to stop also when standard input is closed by its other end.
     """
@@ -126,6 +127,7 @@ class ServerSettings:
     certificate: Certificate | None = None
     token: str | None = None
     worker: Sequence[str] | None = None
+    worker_at_start: bool = False
     resume: bool = True
     until_stdin_closes: bool = False
 
@@ -213,6 +215,8 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
     with serving(settings.store), open_store(settings.store) as store:
         async with engine_opened as opened:
+            if settings.worker_at_start:
+                opened.start_worker()
             metrics = Metrics()
             engine = MeasuredEngine(opened, metrics)
             uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)

@@ -23,13 +23,16 @@ _LOOKUP = "mistify_server.planning.lookup"
 
 
 @contextmanager
-def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = True) -> Iterator[str]:
+def embedded_server(
+    store: Path, data_roots: Sequence[Path], *, resume: bool = True, porting: bool = True
+) -> Iterator[str]:
     """Run a server on a free port of the loopback interface, yield its address, and stop it at the end.
 
     Args:
         store: the directory where it keeps its jobs, so that they can be resumed.
         data_roots: the directories below which it may read models and data.
         resume: True to continue the unfinished jobs of the store.
+        porting: whether there will be something to port: a worker then starts at once.
 
     Raises:
         MistifyError: the server is not installed, did not start, or ended by itself; with its last output.
@@ -37,7 +40,7 @@ def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = T
     _check_installed()
     with TemporaryDirectory(prefix="mistify-") as scratch:
         ready, log = Path(scratch) / "ready", Path(scratch) / "log"
-        process = _start(_command(store, data_roots, ready, resume), log)
+        process = _start(_command(store, data_roots, ready, resume=resume, porting=porting), log)
         try:
             address = _wait_until_ready(process, ready, log)
             with _exit_reported(process, log):
@@ -77,7 +80,9 @@ def _check_installed() -> None:
         )
 
 
-def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool) -> list[str]:
+def _command(
+    store: Path, data_roots: Sequence[Path], ready: Path, *, resume: bool, porting: bool
+) -> list[str]:
     command = [
         sys.executable,
         "-m",
@@ -91,6 +96,7 @@ def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool)
     command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
     command += ["--allow-code"]  # it runs as the user whose code that is
     command += [] if resume else ["--no-resume"]
+    command += ["--worker-at-start"] if porting else []
     return [*command, *_roots(data_roots)]
 
 

@@ -44,6 +44,10 @@ class Engine(ABC):
         """Return how its workers stand; any thread may ask."""
 
     @abstractmethod
+    def start_worker(self) -> None:
+        """Start a worker that nothing waits for yet, as that takes seconds; a failure shows with a task."""
+
+    @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         """Run a task to its end. Cancelling the call stops the task at once.
 

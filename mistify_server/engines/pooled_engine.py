@@ -97,6 +97,10 @@ class PooledEngine(Engine):
         )
 
     @override
+    def start_worker(self) -> None:
+        self._regular.start_one()
+
+    @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         attempts = object()
         self._begun[attempts] = time.time() - FILE_CLOCK

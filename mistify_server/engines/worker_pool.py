@@ -38,8 +38,8 @@ class WorkerPool:
 
     @property
     def idle(self) -> bool:
-        """Return whether a worker waits for a task."""
-        return bool(self._idle)
+        """Return whether a worker waits for a task, or will once it has started."""
+        return bool(self._idle) or len(self._starting) > self.waiting
 
     @property
     def alive(self) -> int:
@@ -75,6 +75,11 @@ class WorkerPool:
             await self._end(worker)
             raise
         await self._give_back(worker)
+
+    def start_one(self) -> None:
+        """Start a worker for whoever comes first, where the pool may have more."""
+        if self._names and not self._closed:
+            self._start_next()
 
     async def close(self) -> None:
         """End all workers; nobody gets one any more."""
@@ -118,10 +123,13 @@ class WorkerPool:
 
     def _start_missing(self) -> None:
         while self._names and len(self._starting) < self.waiting and not self._closed:
-            # What is logged of a worker's start is not about the job that waits for it.
-            starting = asyncio.create_task(self._add(self._names.popleft()), context=Context())
-            self._starting.add(starting)
-            starting.add_done_callback(self._on_started)
+            self._start_next()
+
+    def _start_next(self) -> None:
+        # What is logged of a worker's start is not about the job that waits for it.
+        starting = asyncio.create_task(self._add(self._names.popleft()), context=Context())
+        self._starting.add(starting)
+        starting.add_done_callback(self._on_started)
 
     def _on_started(self, starting: asyncio.Task[None]) -> None:
         self._starting.discard(starting)

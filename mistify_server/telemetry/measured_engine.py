@@ -44,6 +44,10 @@ class MeasuredEngine(Engine):
         return self._engine.load
 
     @override
+    def start_worker(self) -> None:
+        self._engine.start_worker()
+
+    @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         start, outcome = time.monotonic(), _STOPPED
         try:

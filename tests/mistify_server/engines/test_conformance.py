@@ -101,6 +101,22 @@ async def test_a_worker_is_kept_for_the_next_task(make: Make, site: Any, adapt_t
     assert len(set(pids(site))) == 1
 
 
+async def test_a_worker_starts_before_there_is_a_task_and_takes_the_first(
+    make: Make, site: Any, inspect_task: Any, wait_until: Until
+) -> None:
+    engine = make(slots=1)
+    engine.start_worker()
+    engine.start_worker()
+    await engine.run(inspect_task(site), ignore)
+    await engine.run(inspect_task(site), ignore)
+    assert len(set(pids(site, "inspect"))) == 1
+    assert (engine.load.alive, engine.load.busy) == (1, 0)
+    idle = make(slots=2)
+    idle.start_worker()
+    await wait_until(lambda: idle.load.alive == 1)
+    assert (idle.load.busy, idle.load.waiting) == (0, 0)
+
+
 async def test_a_task_goes_where_its_data_is_loaded(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
