@@ -1,20 +1,20 @@
-"""The one training loop: the outputs' objectives, distillation from a teacher, and whatever is added."""
+"""The one training loop: what it teaches is a lesson, and whatever is added."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from executors.data import Array
 from executors.structure.keras_internals import moments
 from executors.timing import activity
-from executors.training.augmentation import augmenting
-from executors.training.batch_norm import quick_batch_norms
-from executors.training.evaluation import Evaluation, Tensors, call
-from executors.training.objectives import Floats, objectives_of
+from executors.training.evaluation import Evaluation, Tensors
+from executors.training.lessons import Lesson, OutputLesson, Parts
+from executors.training.objectives import Floats
 from executors.training.optimizers import ADAM, make_optimizer, optimizer_of
 from executors.training.setup import TrainingSetup
 
@@ -64,6 +64,7 @@ class Trainer:
         penalty: Added to the loss at every step; reads variables only.
         after_step: Run after every update, in the same graph.
         memory: What an earlier trainer knew of these weights, to go on with.
+        lesson: What is learned; None for the objectives of the outputs.
 
     Attributes:
         model: The network.
@@ -82,22 +83,22 @@ class Trainer:
         after_step: Callable[[], None] | None = None,
         *,
         memory: Memory | None = None,
+        lesson: Lesson | None = None,
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
         name, self.usual_rate = optimizer_of(model, setup.params)
         self.learning_rate = self.usual_rate
         self.loss = None if memory is None else memory.loss
-        self._setup = setup
+        self._lesson = lesson or OutputLesson(model, setup, seed)
+        self._batch_size = setup.params.batch_size
         self._penalty = penalty
         self._after_step = after_step
         self._primed = memory is not None or name != ADAM
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
-        self._batches = _batches(len(setup.train), setup.params.batch_size, np.random.default_rng(seed))
-        self._objectives = objectives_of(model, setup.train, setup.settings)
-        self._augment = augmenting(model, setup.settings.augment)
-        self._seed = seed % 2**31
+        self._batches = _batches(len(setup.train), self._batch_size, np.random.default_rng(seed))
+        self._rng = np.random.default_rng(seed)
         self._optimizer = make_optimizer(name, self.usual_rate)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
@@ -137,10 +138,8 @@ class Trainer:
 
     def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
         paths = [variable.path for variable in self.model.trainable_variables]
-        return {
-            kind: dict(zip(paths, variables, strict=True))
-            for kind, variables in moments(self._optimizer).items()
-        }
+        kinds = moments(self._optimizer)
+        return {kind: dict(zip(paths, variables, strict=True)) for kind, variables in kinds.items()}
 
     def _train(self, schedule: Floats) -> float:
         total = 0.0
@@ -149,9 +148,10 @@ class Trainer:
             indices = np.stack([next(self._batches) for _ in rates])
             chunk = {
                 part: {name: tf.constant(array[indices]) for name, array in arrays.items()}
-                for part, arrays in self._arrays().items()
+                for part, arrays in self._lesson.arrays().items()
             }
-            total += float(self._run(chunk, tf.constant(rates)))
+            drawn = self._lesson.draws(len(rates), self._rng)
+            total += float(self._run(chunk, dict(drawn), tf.constant(rates)))
         if not np.isfinite(total):
             raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
         return total / len(schedule)
@@ -169,41 +169,56 @@ class Trainer:
         if self._after_step is not None:
             self._after_step()
 
-    def _arrays(self) -> dict[str, Mapping[str, Array]]:
-        """Return the arrays that each step takes some rows of."""
-        data, teacher = self._setup.train, self._setup.teacher
-        return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
-
-    def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
-        """Return the compiled loop's types: the setup's arrays [steps, batch, ...], a rate for each step."""
-        size = self._setup.params.batch_size
+    def _signature(self) -> tuple[Any, ...]:
+        """Return the compiled loop's types: rows [steps, batch, ...], draws [steps, ...], rates [steps]."""
         arrays_of_part = {
             part: {
-                name: tf.TensorSpec([None, size, *array.shape[1:]], array.dtype)
+                name: tf.TensorSpec([None, self._batch_size, *array.shape[1:]], array.dtype)
                 for name, array in arrays.items()
             }
-            for part, arrays in self._arrays().items()
+            for part, arrays in self._lesson.arrays().items()
         }
-        return [arrays_of_part, tf.TensorSpec([None], tf.float32)]
+        drawn = {
+            name: tf.TensorSpec([None, *array.shape[1:]], array.dtype)
+            for name, array in self._lesson.draws(1, np.random.default_rng(0)).items()
+        }
+        return arrays_of_part, drawn, tf.TensorSpec([None], tf.float32)
 
-    def _steps(self, chunk: Mapping[str, Tensors], rates: tf.Tensor) -> tf.Tensor:
+    def _steps(self, chunk: Parts, drawn: Tensors, rates: tf.Tensor) -> tf.Tensor:
         def body(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            batch = {part: {name: rows[step] for name, rows in of.items()} for part, of in chunk.items()}
-            return step + 1, total + self._step(batch, rates[step])
+            parts = {part: {name: rows[step] for name, rows in of.items()} for part, of in chunk.items()}
+            draws = {name: values[step] for name, values in drawn.items()}
+            return step + 1, total + self._step(parts, draws, rates[step])
 
         steps = tf.shape(rates)[0]
         return tf.while_loop(lambda step, _: step < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
-    def _step(self, batch: Mapping[str, Tensors], rate: tf.Tensor) -> tf.Tensor:
+    def _step(self, parts: Parts, drawn: Tensors, rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = self._loss(**batch)
+            loss = self._lesson.loss(parts, drawn, tf.cast(self._optimizer.iterations, tf.int32))
+            if self._penalty is not None:
+                loss += self._penalty()
         variables = self.model.trainable_variables
-        self._optimizer.learning_rate.assign(rate)
-        self._optimizer.apply(tape.gradient(loss, variables), variables)
+        with self._others_kept(self._lesson.used(drawn)):
+            self._optimizer.learning_rate.assign(rate)
+            self._optimizer.apply(tape.gradient(loss, variables), variables)
         if self._after_step is not None:
             self._after_step()
         self._average(rate)
         return loss
+
+    @contextmanager
+    def _others_kept(self, used: Sequence[tf.Tensor] | None) -> Iterator[None]:
+        """Keep the weights that a step does not use, and what the optimizer knows of them, as they are."""
+        if used is None:
+            yield
+            return
+        of_weights = zip(self.model.trainable_variables, *moments(self._optimizer).values(), strict=True)
+        before = [[(variable, tf.identity(variable)) for variable in variables] for variables in of_weights]
+        yield
+        for uses, pairs in zip(used, before, strict=True):
+            for variable, value in pairs:
+                variable.assign(tf.where(uses, tf.convert_to_tensor(variable), value))
 
     def _average(self, rate: tf.Tensor) -> None:
         """Move the averages towards the weights; the first ones are the weights themselves."""
@@ -211,32 +226,6 @@ class Trainer:
         keep = tf.minimum(_AVERAGE_DECAY, 1 - 1 / tf.maximum(self._averaged, 1.0))
         for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
             average.assign(keep * average + (1 - keep) * tf.convert_to_tensor(variable))
-
-    def _loss(self, inputs: Tensors, targets: Tensors, teacher: Tensors) -> tf.Tensor:
-        step = tf.cast(self._optimizer.iterations, tf.int32)
-        changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
-        with quick_batch_norms(self.model):
-            outputs = call(self.model, changed, training=True)
-        params, taught = self._setup.params, teacher or self._tutored(changed)
-        losses = [
-            objective.distilled_loss(
-                outputs[name], targets[name], taught.get(name), params.distillation, params.temperature
-            )
-            for name, objective in self._objectives.items()
-        ]
-        loss = tf.add_n(losses)
-        if self.model.losses:
-            loss += tf.add_n(self.model.losses)
-        return loss if self._penalty is None else loss + self._penalty()
-
-    def _tutored(self, inputs: Tensors) -> Tensors:
-        """Return the predictions that a tutor, if there is one, makes for the inputs of a step."""
-        tutor = self._setup.tutor
-        if tutor is None:
-            return {}
-        outputs = call(tutor, inputs, training=False)
-        objectives = objectives_of(tutor, self._setup.train, self._setup.settings)
-        return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in objectives.items()}
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

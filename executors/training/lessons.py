@@ -1,0 +1,102 @@
+"""What training teaches: the data of a step, its loss, and the weights that it uses."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.data import Array
+from executors.training.augmentation import augmenting
+from executors.training.batch_norm import quick_batch_norms
+from executors.training.evaluation import Tensors, call
+from executors.training.objectives import objectives_of
+from executors.training.setup import TrainingSetup
+
+#: Tensors of a step, by name, of each part of its data.
+Parts = Mapping[str, Tensors]
+
+
+class Lesson(ABC):
+    """What a trainer's network learns. The loss is traced once, and serves every step."""
+
+    @abstractmethod
+    def arrays(self) -> Mapping[str, Mapping[str, Array]]:
+        """Return the arrays [examples, ...] that each step takes some rows of, by name, of each part."""
+
+    def draws(self, steps: int, rng: np.random.Generator) -> Mapping[str, Array]:
+        """Return what is drawn anew for each step, by name: arrays [steps, ...]; nothing by default."""
+        return {}
+
+    @abstractmethod
+    def loss(self, parts: Parts, drawn: Tensors, step: tf.Tensor) -> tf.Tensor:
+        """Return the loss of a step.
+
+        Args:
+            parts: Its rows of the arrays.
+            drawn: What is drawn for it.
+            step: Its number.
+        """
+
+    def used(self, drawn: Tensors) -> Sequence[tf.Tensor] | None:
+        """Return which weights a step uses, in the order of the network's trainable ones; None for all.
+
+        The others stay as they are: they see neither momentum nor weight decay.
+
+        Args:
+            drawn: What is drawn for it.
+
+        Returns:
+            A truth value [] for each weight.
+        """
+        return None
+
+
+class OutputLesson(Lesson):
+    """The objectives of the outputs, with distillation from a teacher if there is one.
+
+    Args:
+        model: The network that learns.
+        setup: Data and settings.
+        seed: Where the changes of the images start from.
+    """
+
+    def __init__(self, model: keras.Model, setup: TrainingSetup, seed: int) -> None:
+        self._model = model
+        self._setup = setup
+        self._objectives = objectives_of(model, setup.train, setup.settings)
+        self._augment = augmenting(model, setup.settings.augment)
+        self._seed = seed % 2**31
+
+    def arrays(self) -> Mapping[str, Mapping[str, Array]]:
+        """Return inputs, targets and the teacher's predictions."""
+        data, teacher = self._setup.train, self._setup.teacher
+        return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
+
+    def loss(self, parts: Parts, drawn: Tensors, step: tf.Tensor) -> tf.Tensor:
+        """Return the loss of all outputs together."""
+        changed = self._augment(parts["inputs"], tf.stack([self._seed, 4 * step]))
+        with quick_batch_norms(self._model):
+            outputs = call(self._model, changed, training=True)
+        params, taught = self._setup.params, parts["teacher"] or self._tutored(changed)
+        losses = [
+            objective.distilled_loss(
+                outputs[name],
+                parts["targets"][name],
+                taught.get(name),
+                params.distillation,
+                params.temperature,
+            )
+            for name, objective in self._objectives.items()
+        ]
+        return tf.add_n([*losses, *self._model.losses])
+
+    def _tutored(self, inputs: Tensors) -> Tensors:
+        """Return the predictions that a tutor, if there is one, makes for the inputs of a step."""
+        tutor = self._setup.tutor
+        if tutor is None:
+            return {}
+        outputs = call(tutor, inputs, training=False)
+        objectives = objectives_of(tutor, self._setup.train, self._setup.settings)
+        return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in objectives.items()}
