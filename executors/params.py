@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import ceil, log
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from mistify.config.layers import LayerRules
 from mistify.config.porting import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.parsing.validation import problems_of
+from mistify.parsing.validation import InvalidValue, problems_of
+from mistify.plugins import plug_ins
 
 
 class TrainingParams(BaseModel):
@@ -36,6 +37,9 @@ class TrainingParams(BaseModel):
     distillation: float = Field(default=0.7, ge=0, le=1)
     temperature: float = Field(default=2.0, gt=0)
 
+
+#: The entry points of plug-ins that make variants of blocks.
+VARIANTS: Final = "mistify.variants"
 
 #: A cut takes at least this share of the costs; a network is hardly hurt by less.
 LEAST_CUT = 0.2
@@ -151,11 +155,45 @@ class NestedParams(Params):
     tune_steps: int = Field(default=0, ge=0)
 
 
+def _maker(name: str) -> str:
+    known = plug_ins(VARIANTS)
+    if name not in known:
+        expected = f"the name of a plug-in: {', '.join(known)}"
+        raise InvalidValue(name, expected, f"install the plug-in with the entry point {VARIANTS}: {name}")
+    return name
+
+
+class AdaptiveNetParams(IterativePruningParams):
+    """The settings of AdaptiveNet.
+
+    Attributes:
+        largest: The share of the parameters that a block has at the most, unless it cannot be divided.
+        merge: How many blocks in a row one takes the place of.
+        shrink: Shares of the channels inside a block that are left of it.
+        variants: What else blocks are replaced with: numbers by the names of plug-ins (`mistify.variants`).
+        distil_steps: Training steps in which variants learn what the blocks compute that they replace.
+        path_steps: Training steps of subnets, drawn at random, after that.
+        adapt_steps: The most steps in which the cheapest subnet is cut where it is beyond the limits.
+        tune_steps: Steps that tune the network of one goal besides.
+    """
+
+    largest: float = Field(default=0.1, gt=0, le=1)
+    merge: tuple[Annotated[int, Field(ge=2)], ...] = (2, 3)
+    shrink: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.5, 0.25)
+    variants: dict[Annotated[str, AfterValidator(_maker)], tuple[float, ...]] = Field(
+        default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}]
+    )
+    distil_steps: int = Field(default=1200, ge=0)
+    path_steps: int = Field(default=2400, ge=0)
+    tune_steps: int = Field(default=0, ge=0)
+
+
 #: The settings of Mistify's own algorithms, by their names.
 BUILT_IN: Final[Mapping[str, type[Params]]] = {
     "morphnet": MorphNetParams,
     "chamnet": ChamNetParams,
     "nested": NestedParams,
+    "adaptivenet": AdaptiveNetParams,
     "uniform": IterativePruningParams,
     "random": RandomSearchParams,
 }

@@ -1,7 +1,8 @@
 """The structure of Keras models, and the changes that can be made to it.
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
-`residual_blocks` finds what can be left out; `segments` finds where a network divides;
+`residual_blocks` finds what can be left out; `segments` finds where a network divides, `in_a_row` and
+`beside` put graphs together, of which `built` makes a model;
 `at_resolution` makes images smaller; `fold_batch_norm` prepares a model for packaging.
 """
 
@@ -28,6 +29,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.graph import set_weights
 from executors.structure.handlers import LayerHandler, register
+from executors.structure.joining import beside, built, in_a_row
 from executors.structure.reading.reader import calls, copied, tensors
 from executors.structure.rules import Rules, unmatched
 from executors.structure.segments import Segment, segments
@@ -47,11 +49,14 @@ __all__ = [
     "analyse",
     "at_resolution",
     "averaged_groups",
+    "beside",
+    "built",
     "calls",
     "copied",
     "fold_batch_norm",
     "foldable",
     "freeze",
+    "in_a_row",
     "narrow",
     "narrow_arrays",
     "register",

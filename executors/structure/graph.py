@@ -147,6 +147,11 @@ class Graph:
         outputs = [tensors[index] for index in self.outputs]
         return library.Model(_single(inputs), _single(outputs), name=self.name)
 
+    def renamed(self, prefix: str) -> "Graph":
+        """Return the same graph with a prefix before the names of its layers."""
+        nodes = (dataclasses.replace(node, name=f"{prefix}{node.name}") for node in self.nodes)
+        return dataclasses.replace(self, nodes=tuple(nodes))
+
     def without(self, removed: Mapping[int, int]) -> "Graph":
         """Return the graph without the calls that write the tensors `removed`, each read as another tensor.
 

@@ -77,8 +77,7 @@ class OutputLesson(Lesson):
     def loss(self, parts: Parts, drawn: Tensors, step: tf.Tensor) -> tf.Tensor:
         """Return the loss of all outputs together."""
         changed = self._augment(parts["inputs"], tf.stack([self._seed, 4 * step]))
-        with quick_batch_norms(self._model):
-            outputs = call(self._model, changed, training=True)
+        outputs = self._outputs(changed, drawn)
         params, taught = self._setup.params, parts["teacher"] or self._tutored(changed)
         losses = [
             objective.distilled_loss(
@@ -91,6 +90,11 @@ class OutputLesson(Lesson):
             for name, objective in self._objectives.items()
         ]
         return tf.add_n([*losses, *self._model.losses])
+
+    def _outputs(self, inputs: Tensors, drawn: Tensors) -> Tensors:
+        """Return the outputs of what learns, as in training, by name."""
+        with quick_batch_norms(self._model):
+            return call(self._model, inputs, training=True)
 
     def _tutored(self, inputs: Tensors) -> Tensors:
         """Return the predictions that a tutor, if there is one, makes for the inputs of a step."""

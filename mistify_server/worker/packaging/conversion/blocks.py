@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.structure import analyse, fold_batch_norm, segments
+from executors.structure import analyse, built, fold_batch_norm, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
 from mistify.config.quantization import QuantizationConfig
@@ -152,8 +152,4 @@ def _manifest(blocks: Sequence[Block], files: Mapping[str, bytes]) -> BlockStore
 
 
 def _block(name: str, start: int, graph: Graph) -> Block:
-    return Block(name, start, 1, replace(graph, name=name).build(_copied, graph.weights))
-
-
-def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
-    return type(layer).from_config({**layer.get_config(), "name": name})
+    return Block(name, start, 1, built(replace(graph, name=name)))

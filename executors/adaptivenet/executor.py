@@ -1,0 +1,76 @@
+"""AdaptiveNet on the server: a supernet for all goals, of which each goal has a subnet (AdaptiveNet 3)."""
+
+from dataclasses import replace
+
+from executors.adaptivenet.selection import Subnets
+from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.training import SupernetTraining
+from executors.base import Assignment
+from executors.params import AdaptiveNetParams, Params
+from executors.preparing import PreparationProgress
+from executors.pruning.state import PruningState
+from executors.timing import activity
+from executors.uniform import UniformExecutor
+from mistify.costs.budget import exceeded
+
+
+class AdaptiveNetExecutor(UniformExecutor):
+    """A subnet of a supernet that is trained once, before the first edge; no edge takes a step by itself.
+
+    Where even the cheapest subnet is beyond the limits, that one is cut in width.
+    """
+
+    name = "adaptivenet"
+    params_class = AdaptiveNetParams
+    _params: AdaptiveNetParams
+
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self._loaded: tuple[bytes, Subnets] | None = None
+        self._chosen_on: Assignment | None = None
+
+    @classmethod
+    def adapting_steps(cls, params: Params, distance: float) -> int:
+        """Return no steps: those of the supernet are taken once for all edges."""
+        return 0
+
+    @classmethod
+    def preparing_steps(cls, params: Params, distance: float) -> int:
+        """Return the steps of both stages of the supernet's training."""
+        if not isinstance(params, AdaptiveNetParams):
+            raise TypeError(f"params are {type(params).__name__}; expected {AdaptiveNetParams.__name__}")
+        return params.distil_steps + params.path_steps
+
+    def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
+        """Train the supernet of the source; nothing where no block of it can be replaced."""
+        training = SupernetTraining.of(assignment, self._params, progress)
+        return training.finished() if training else b""
+
+    def iterate(self) -> int:
+        """Go on to the best subnet within the limits; where there is none, cut the cheapest one."""
+        assignment = self._state.assignment
+        steps = 0
+        if self._chosen_on is not assignment:
+            self._chosen_on = assignment
+            steps = self._go_on_to_subnet(assignment)
+            if not exceeded(self.measure(), assignment.budget):
+                return steps
+        return steps + super().iterate()
+
+    def _go_on_to_subnet(self, assignment: Assignment) -> int:
+        progress = PreparationProgress()
+        content = assignment.prepared or self.prepare(assignment, progress)
+        if content:
+            with activity("cutting"):
+                model = self._subnets(content, assignment).best(assignment)
+                state = PruningState.of(model, assignment, self._structure_loss)
+                self._current = replace(state.at_start_of(assignment), start=self._state.start)
+        return progress.step
+
+    def _subnets(self, content: bytes, assignment: Assignment) -> Subnets:
+        if self._loaded is None or self._loaded[0] != content:
+            self._loaded = (
+                content,
+                Subnets(*Supernet.loaded(content, assignment.source, self._params.largest)),
+            )
+        return self._loaded[1]

@@ -1,0 +1,166 @@
+"""The subnets of a supernet, and the best of them within limits (AdaptiveNet 3 and 4)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.costs.budget import Budget, Costs
+
+#: Variants in a row, by their numbers.
+Subnet: TypeAlias = tuple[int, ...]
+
+#: Beginnings of subnets that are looked at for each position, at the most.
+_MOST: Final = 600
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a variant stands.
+
+    Attributes:
+        name: Of the variant.
+        start: The position of its input; 0 is that of the network's inputs.
+        span: How many positions behind that its output is.
+    """
+
+    name: str
+    start: int
+    span: int
+
+    @property
+    def end(self) -> int:
+        """The position of its output."""
+        return self.start + self.span
+
+
+@dataclass(frozen=True)
+class Space:
+    """Subnets: variants from the inputs to the outputs, each beginning where the one before ends.
+
+    Attributes:
+        places: Of the variants; first the blocks of the original network, in order.
+        blocks: The number of these.
+    """
+
+    places: tuple[Place, ...]
+    blocks: int
+
+    @property
+    def original(self) -> Subnet:
+        """The network itself."""
+        return tuple(range(self.blocks))
+
+    @cached_property
+    def starting(self) -> Mapping[int, tuple[int, ...]]:
+        """The variants by the position of their input."""
+        return {
+            position: tuple(n for n, place in enumerate(self.places) if place.start == position)
+            for position in range(self.blocks)
+        }
+
+    @cached_property
+    def ending(self) -> Mapping[int, tuple[int, ...]]:
+        """The variants by the position of their output."""
+        return {
+            position: tuple(n for n, place in enumerate(self.places) if place.end == position)
+            for position in range(1, self.blocks + 1)
+        }
+
+    def count(self) -> int:
+        """Return how many subnets there are."""
+        ways = [1]
+        for position in range(1, self.blocks + 1):
+            ways.append(sum(ways[self.places[number].start] for number in self.ending[position]))
+        return ways[-1]
+
+    def random(self, rng: np.random.Generator) -> Subnet:
+        """Return a subnet, at each position with any of the variants that begin there."""
+        position, chosen = 0, []
+        while position < self.blocks:
+            chosen.append(int(rng.choice(self.starting[position])))
+            position = self.places[chosen[-1]].end
+        return tuple(chosen)
+
+    def with_one(self, number: int) -> Subnet:
+        """Return the original network with one variant in place of what it replaces."""
+        place = self.places[number]
+        return (*range(place.start), number, *range(place.end, self.blocks))
+
+    def path(self, subnet: Subnet) -> npt.NDArray[np.int32]:
+        """Return a subnet as the choice at each position from 1 on [blocks].
+
+        It is the place of the variant among those that end there, or their number where none does.
+        """
+        ends = {self.places[number].end: number for number in subnet}
+        return np.array(
+            [
+                numbers.index(ends[position]) if position in ends else len(numbers)
+                for position, numbers in self.ending.items()
+            ],
+            np.int32,
+        )
+
+    def within(self, costs: Sequence[Costs], losses: Sequence[float], limits: Budget) -> Iterator[Subnet]:
+        """Yield subnets whose costs, summed up, are within limits, those first that lose least.
+
+        What subnets lose is taken to be the sum of what their variants do. Where more beginnings are within
+        the limits than can be looked at, those are left out that lose most.
+
+        Args:
+            costs: Of each variant, on the axes of the limits at least.
+            losses: What each variant loses.
+            limits: On sums of costs.
+        """
+        axes = sorted(limits)
+        own = np.array([[cost[axis] for axis in axes] for cost in costs])
+        left = self._least_behind(own)
+        most = np.array([limits[axis] for axis in axes])
+        reached: dict[int, list[tuple[float, tuple[float, ...], Subnet]]] = {
+            0: [(0.0, (0.0,) * len(axes), ())]
+        }
+        for position in range(1, self.blocks + 1):
+            beginnings = [
+                (loss + losses[number], tuple(np.add(spent, own[number])), (*subnet, number))
+                for number in self.ending[position]
+                for loss, spent, subnet in reached[self.places[number].start]
+                if (np.add(spent, own[number]) + left[position] <= most).all()
+            ]
+            reached[position] = _worthwhile(beginnings)
+        yield from (subnet for _, _, subnet in reached[self.blocks])
+
+    def cheapest(self, costs: Sequence[float]) -> Subnet:
+        """Return the subnet with the least sum of costs, one for each variant."""
+        best: dict[int, tuple[float, Subnet]] = {0: (0.0, ())}
+        for position, numbers in self.ending.items():
+            best[position] = min(
+                (best[self.places[n].start][0] + costs[n], (*best[self.places[n].start][1], n))
+                for n in numbers
+            )
+        return best[self.blocks][1]
+
+    def _least_behind(self, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the least costs from each position to the end [blocks + 1, axes]."""
+        left = np.zeros((self.blocks + 1, own.shape[1]))
+        for position in reversed(range(self.blocks)):
+            ways = [own[number] + left[self.places[number].end] for number in self.starting[position]]
+            left[position] = np.min(ways, axis=0)
+        return left
+
+
+def _worthwhile(
+    beginnings: list[tuple[float, tuple[float, ...], Subnet]],
+) -> list[tuple[float, tuple[float, ...], Subnet]]:
+    """Return beginnings by what they lose, without those that another one betters in all."""
+    kept: list[tuple[float, tuple[float, ...], Subnet]] = []
+    spent = np.empty((_MOST, len(beginnings[0][1]) if beginnings else 0))
+    for one in sorted(beginnings):
+        if len(kept) == _MOST:
+            break
+        if not (spent[: len(kept)] <= one[1]).all(axis=1).any():
+            spent[len(kept)] = one[1]
+            kept.append(one)
+    return kept

@@ -1,0 +1,231 @@
+"""The supernet: the blocks of a network, and variants beside them that are trained (AdaptiveNet 3)."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from typing import Any, Final, Self, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.adaptivenet.space import Place, Space, Subnet
+from executors.adaptivenet.variants import kinds
+from executors.data import Array, Dataset
+from executors.params import AdaptiveNetParams
+from executors.structure import Structure, analyse, beside, built, in_a_row, segments
+from executors.structure.graph import Graph
+from executors.structure.signature import input_names, output_names
+from executors.training.evaluation import EVALUATION_BATCH, Tensors, call
+
+#: Training examples by which variants start near to what they replace.
+_EXAMPLES: Final = 250
+
+#: Before the number of a position, the name of an input of the variants.
+_POSITION: Final = "position-"
+
+T = TypeVar("T")
+
+
+class Supernet:
+    """The blocks of a network, which stay as they are, and what may stand in their place.
+
+    Attributes:
+        space: Its subnets.
+        model: All variants but the blocks beside each other: its inputs are the positions where any begins,
+            its outputs those of the variants, in order.
+    """
+
+    def __init__(self, source: Structure, largest: float, space: Space, model: keras.Model) -> None:
+        """Put a supernet together.
+
+        Args:
+            source: The network.
+            largest: The share of the parameters up to which neighbours are joined to a block (`segments`).
+            space: Its subnets.
+            model: The variants.
+        """
+        self.space = space
+        self.model = model
+        self._name = source.graph.name
+        self._graphs = [segment.graph for segment in segments(source, largest)]
+        self._blocks = [built(replace(graph, name="block")) for graph in self._graphs]
+        given = {tensor.name: tensor for tensor in model.inputs}
+        self._variants = [
+            keras.Model(given[_position(place.start)], output)
+            for place, output in zip(space.places[space.blocks :], model.outputs, strict=True)
+        ]
+        signature = {
+            tensor.name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in self.inputs
+        }
+        path = tf.TensorSpec([space.blocks], tf.int32)
+        self._run = tf.function(self.outputs, input_signature=[signature, path], autograph=False)
+
+    @classmethod
+    def expanded(cls, source: Structure, params: AdaptiveNetParams, train: Dataset) -> Self | None:
+        """Return the supernet of a network, its variants as their makers start them.
+
+        Args:
+            source: The network. Layers that have to stay as they are are in no block that is replaced.
+            params: Names the variants.
+            train: Training data.
+
+        Returns:
+            The supernet; None where nothing can be replaced.
+        """
+        parts = [segment.graph for segment in segments(source, params.largest)]
+        structures = [analyse(built(replace(graph, name="block")), source.rules) for graph in parts]
+        features = _features([part.graph for part in structures], train)
+        places = [Place(f"block-{number:02d}", number, 1) for number in range(len(parts))]
+        graphs = []
+        for kind in kinds(params):
+            for start in range(1, len(parts) - kind.span):
+                replaced = structures[start : start + kind.span]
+                if any(part.staying & part.graph.variables.keys() for part in replaced):
+                    continue
+                made = kind.maker.make(replaced, kind.amount, features[start])
+                if made is not None:
+                    places.append(Place(f"block-{start:02d}-{kind.name}", start, kind.span))
+                    graphs.append(_variant(made, places[-1]))
+        if not graphs:
+            return None
+        space = Space(tuple(places), len(parts))
+        return cls(source, params.largest, space, built(beside(graphs, "variants")))
+
+    @property
+    def inputs(self) -> list[keras.KerasTensor]:
+        """The inputs of the network."""
+        return list(self._blocks[0].inputs)
+
+    @cached_property
+    def variables(self) -> list[list[keras.Variable]]:
+        """The weights of each variant, in order."""
+        return [variant.variables for variant in self._variants]
+
+    def features(self, inputs: Tensors) -> list[tf.Tensor]:
+        """Return what the network computes at each position from 1 on, but for the outputs."""
+        tensor = next(iter(call(self._blocks[0], inputs, training=False).values()))
+        features = [tensor]
+        for block in self._blocks[1:-1]:
+            features.append(block(features[-1], training=False))
+        return features
+
+    def given(self, features: Sequence[T]) -> dict[str, T]:
+        """Return the inputs of `model` by name, from what the network computes at each position from 1 on."""
+        return {
+            tensor.name: features[int(tensor.name.removeprefix(_POSITION)) - 1]
+            for tensor in self.model.inputs
+        }
+
+    def taught(self, features: Sequence[tf.Tensor]) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Return of each variant the output, as in training, and what it replaces computes.
+
+        Args:
+            features: Of the network at each position from 1 on.
+        """
+        outputs = call(self.model, self.given(features), training=True).values()
+        ends = [features[place.end - 1] for place in self.space.places[self.space.blocks :]]
+        return list(zip(outputs, ends, strict=True))
+
+    def outputs(self, inputs: Tensors, path: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the outputs of a subnet by name.
+
+        Args:
+            inputs: Name of the input -> [examples, ...].
+            path: The choice at each position (`Space.path`) [blocks].
+        """
+        features = {1: next(iter(call(self._blocks[0], inputs, training=False).values()))}
+        for position in range(2, self.space.blocks):
+            features[position] = self._at(position, features, path[position - 1])
+        last, given = self._blocks[-1], features[self.space.blocks - 1]
+        return dict(zip(output_names(last), keras.tree.flatten(last(given, training=False)), strict=True))
+
+    def predictions(self, inputs: Mapping[str, Array], subnet: Subnet) -> dict[str, Array]:
+        """Return the outputs of a subnet for many inputs: name of the output -> [examples, ...]."""
+        path, batches = tf.constant(self.space.path(subnet)), []
+        count = len(next(iter(inputs.values())))
+        for at in range(0, count, EVALUATION_BATCH):
+            given = {
+                tensor.name: tf.constant(inputs[tensor.name][at : at + EVALUATION_BATCH].astype(tensor.dtype))
+                for tensor in self.inputs
+            }
+            batches.append(self._run(given, path))
+        return {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in batches[0]}
+
+    def graph(self, subnet: Subnet) -> Graph:
+        """Return the graph of a subnet, with the layers of the supernet."""
+        return in_a_row([self.graph_of(number) for number in subnet], self._name)
+
+    def graph_of(self, number: int) -> Graph:
+        """Return the graph of a variant."""
+        if number < self.space.blocks:
+            return self._graphs[number]
+        return analyse(self._variants[number - self.space.blocks]).graph
+
+    def saved(self, losses: Sequence[float]) -> bytes:
+        """Return the variants, and what each loses, as bytes."""
+        about = {
+            "blocks": self.space.blocks,
+            "places": [asdict(place) for place in self.space.places],
+            "losses": list(losses),
+        }
+        arrays: dict[str, Any] = {
+            f"weight-{n}": weight.numpy() for n, weight in enumerate(self.model.weights)
+        }
+        file = io.BytesIO()
+        np.savez(file, about=json.dumps(about), model=self.model.to_json(), **arrays)
+        return file.getvalue()
+
+    @classmethod
+    def loaded(cls, content: bytes, source: Structure, largest: float) -> tuple[Self, list[float]]:
+        """Return the supernet that `saved` was given, and what its variants lose."""
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["about"]))
+            model = keras.models.model_from_json(str(arrays["model"]))
+            for number, weight in enumerate(model.weights):
+                weight.assign(arrays[f"weight-{number}"])
+        space = Space(tuple(Place(**place) for place in about["places"]), about["blocks"])
+        return cls(source, largest, space, model), about["losses"]
+
+    def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:
+        """Return what a subnet computes at a position; zeros where it computes nothing there."""
+        numbers = self.space.ending[position]
+        if len(numbers) == 1 and not self._covers(position):
+            return self._blocks[numbers[0]](features[position - 1], training=False)
+        shape = self._blocks[position - 1].output.shape[1:]
+        examples = tf.shape(features[1])[0]
+        branches = [lambda number=number: self._called(number, features) for number in numbers]
+        return tf.switch_case(choice, [*branches, lambda: tf.zeros([examples, *shape], features[1].dtype)])
+
+    def _called(self, number: int, features: Mapping[int, tf.Tensor]) -> tf.Tensor:
+        blocks = self.space.blocks
+        model = self._blocks[number] if number < blocks else self._variants[number - blocks]
+        return model(features[self.space.places[number].start], training=False)
+
+    def _covers(self, position: int) -> bool:
+        """Check whether any variant replaces blocks on both sides of a position."""
+        return any(place.start < position < place.end for place in self.space.places)
+
+
+def _position(number: int) -> str:
+    return f"{_POSITION}{number:02d}"
+
+
+def _variant(graph: Graph, place: Place) -> Graph:
+    """Return the graph of a variant with names of its own, and layers of its own that can be trained."""
+    (given,) = graph.inputs
+    return replace(graph.renamed(f"{place.name}-"), inputs={given: _position(place.start)})
+
+
+def _features(graphs: Sequence[Graph], train: Dataset) -> list[Dataset]:
+    """Return examples of what each block reads, in order."""
+    tensors: list[Any] = list(train.sample(_EXAMPLES).inputs.values())
+    features = []
+    for graph in graphs:
+        block = built(graph)
+        inputs = dict(zip(input_names(block), map(np.asarray, tensors), strict=True))
+        features.append(Dataset(inputs, {}))
+        tensors = [next(iter(call(block, inputs, training=False).values()))]
+    return features

@@ -1,0 +1,133 @@
+"""The two stages in which a supernet is trained (AdaptiveNet 3.2)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, Self
+
+import keras
+import numpy as np
+
+from executors.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.adaptivenet.selection import Scorer
+from executors.adaptivenet.supernet import Supernet
+from executors.base import Assignment
+from executors.data import Dataset
+from executors.params import AdaptiveNetParams
+from executors.preparing import PreparationProgress
+from executors.structure import built
+from executors.training.evaluation import Evaluation
+from executors.training.lessons import Lesson
+from executors.training.optimizers import ADAM
+from executors.training.trainer import Trainer, cosine
+
+#: Parts of a stage after each of which its training can be taken up again, and steps between two reports.
+_PARTS: Final = 8
+_REPORT_STEPS: Final = 100
+
+#: What is kept of the training.
+_PART: Final = "supernet"
+
+#: Learning rates of Adam in the two stages, in the second one unless the settings have one: by then variants
+#: are near to what they replace. With gradient descent, networks whose batch norms are frozen fell to chance.
+_DISTIL_RATE: Final = 5e-3
+_PATH_RATE: Final = 1e-3
+
+#: Training examples that tell the statistics of the variants' batch norms.
+_CALIBRATED: Final = 500
+
+
+class SupernetTraining:
+    """The training of a supernet: variants learn what the blocks compute that they replace, then paths.
+
+    Args:
+        supernet: With the weights so far.
+        assignment: Has the source, data and seed.
+        params: Settings.
+        progress: Takes the progress and the parts that are done.
+        done: Steps so far.
+    """
+
+    def __init__(
+        self,
+        supernet: Supernet,
+        assignment: Assignment,
+        params: AdaptiveNetParams,
+        progress: PreparationProgress,
+        done: int,
+    ) -> None:
+        self._supernet = supernet
+        self._assignment = assignment
+        self._params = params
+        self._progress = progress
+        self._done = done
+
+    @classmethod
+    def of(
+        cls, assignment: Assignment, params: AdaptiveNetParams, progress: PreparationProgress
+    ) -> Self | None:
+        """Return the training as far as it has come; None where no block of the source can be replaced."""
+        source, part = assignment.source, progress.part(_PART)
+        if part:
+            supernet, (done,) = Supernet.loaded(part, source, params.largest)
+            return cls(supernet, assignment, params, progress, int(done))
+        expanded = Supernet.expanded(source, params, assignment.setup.train)
+        return None if expanded is None else cls(expanded, assignment, params, progress, 0)
+
+    def finished(self) -> bytes:
+        """Train to the end, and return the supernet with what each of its variants loses."""
+        distil, setup, seed = self._params.distil_steps, self._assignment.setup, self._assignment.seed
+        self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE)
+        if self._done == distil:
+            Evaluation(self._supernet.model).recalibrate(self._features())
+        source = built(self._assignment.source.graph)
+        with _frozen_norms(self._supernet.model):
+            lesson = PathLesson(self._supernet, source, setup, seed)
+            self._train(lesson, distil, self._params.path_steps, self._params.learning_rate or _PATH_RATE)
+        scorer = Scorer(self._supernet, source, setup)
+        space = self._supernet.space
+        return self._supernet.saved([scorer.lost(space.with_one(n)) for n in range(len(space.places))])
+
+    def _train(self, lesson: Lesson, first: int, steps: int, rate: float) -> None:
+        """Train with a lesson, from where it was left off.
+
+        Args:
+            lesson: What is learned.
+            first: The steps before its own.
+            steps: Its own.
+            rate: The highest learning rate.
+        """
+        end, total = first + steps, self._params.distil_steps + self._params.path_steps
+        if self._done >= end:
+            return
+        setup, schedule, part = self._assignment.setup, cosine(steps), -(-steps // _PARTS)
+        params = setup.params.model_copy(update={"optimizer": ADAM, "learning_rate": rate})
+        seed = self._assignment.seed + self._done  # other batches after an interruption
+        trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, lesson=lesson)
+        while self._done < end:
+            part_end = min(self._done + part, end)
+            while self._done < part_end:
+                after = min(self._done + _REPORT_STEPS, part_end)
+                loss = trainer.train(schedule[self._done - first : after - first])
+                self._done = after
+                self._progress.report(after, total, loss)
+            if self._done == end:
+                trainer.settle()
+            self._progress.keep(_PART, self._supernet.saved([self._done]))
+
+    def _features(self) -> Dataset:
+        """Return examples of what the variants read."""
+        inputs = self._assignment.setup.train.sample(_CALIBRATED).inputs
+        features = [np.asarray(tensor) for tensor in self._supernet.features(inputs)]
+        return Dataset(self._supernet.given(features), {})
+
+
+@contextmanager
+def _frozen_norms(model: keras.Model) -> Iterator[None]:
+    """Let batch norms be what they are in packaged blocks in the block, whatever stands before them."""
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    for norm in norms:
+        norm.trainable = False
+    yield
+    for norm in norms:
+        norm.trainable = True  # as they all were: what is frozen in the network has no variants

@@ -1,0 +1,135 @@
+"""What blocks of a network can be replaced with (AdaptiveNet 3.1, granularity-aware expansion)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from executors.data import Dataset
+from executors.params import VARIANTS, AdaptiveNetParams
+from executors.pruning.importance import importances
+from executors.pruning.refitting import Original, refit
+from executors.structure import Structure, analyse, narrow
+from executors.structure.graph import Graph, Shape
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.plugins import UnusablePlugInError, load_class, plug_ins
+
+
+class VariantMaker(ABC):
+    """Makes variants of one kind. A plug-in is a class of the entry-point group `mistify.variants`."""
+
+    @abstractmethod
+    def span(self, amount: float) -> int:
+        """Return how many blocks in a row a variant replaces.
+
+        Args:
+            amount: The number that the settings name, such as the share of the channels that is left.
+
+        Raises:
+            ValueError: There are no variants of this amount; the message says what was expected.
+        """
+
+    @abstractmethod
+    def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
+        """Return a cheaper graph with the input of the first block and the output shape of the last one.
+
+        Args:
+            blocks: What it replaces, as many as `span` says; it has their layers or copies, with the weights
+                that its training starts from.
+            amount: As of `span`.
+            features: Examples of what the first block reads.
+
+        Returns:
+            The graph; None where these blocks have no such variant.
+        """
+
+
+class Shrunk(VariantMaker):
+    """Blocks with some of the channels inside; the layers are fitted to what they computed before."""
+
+    def span(self, amount: float) -> int:
+        """Return one block, of which a share is left."""
+        return 1
+
+    def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
+        """Return the block with the most important channels; None where none can go."""
+        (block,) = blocks
+        widths = {name: max(group.least, round(amount * group.size)) for name, group in block.groups.items()}
+        if widths == block.widths:
+            return None
+        whole = {name: np.ones(group.size, bool) for name, group in block.groups.items()}
+        keep = {name: _largest(worth, widths[name]) for name, worth in importances(block, whole).items()}
+        graph = analyse(narrow(block, keep), block.rules).graph
+        refit(Original.of(block), keep, graph, features)
+        return graph
+
+
+class Merged(VariantMaker):
+    """One block in place of several: that of them which changes the shape, or the first one."""
+
+    def span(self, amount: float) -> int:
+        """Return the number of blocks."""
+        if amount != int(amount) or amount < 2:
+            raise ValueError("a whole number of blocks, 2 or more")
+        return int(amount)
+
+    def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
+        """Return a block of the same shapes; None where several change them, or it would be no cheaper."""
+        changing = [block for block in blocks if _shapes(block)[0] != _shapes(block)[1]]
+        if len(changing) > 1:
+            return None
+        chosen = changing[0] if changing else blocks[0]
+        given, made = _shapes(blocks[0])[0], _shapes(blocks[-1])[1]
+        if _shapes(chosen) != (given, made) or not any(chosen.graph.variables.values()):
+            return None
+        return chosen.graph
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Variants of one kind.
+
+    Attributes:
+        name: Of a variant, with its amount.
+        maker: Makes them.
+        amount: What they are made with.
+        span: The blocks in a row that each replaces.
+    """
+
+    name: str
+    maker: VariantMaker
+    amount: float
+    span: int
+
+
+def kinds(params: AdaptiveNetParams) -> list[Kind]:
+    """Return the kinds of variants that settings ask for.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, a plug-in cannot be used, or makes nothing of an amount.
+    """
+    points, found = plug_ins(VARIANTS), []
+    for name, amounts in {"merge": params.merge, "shrink": params.shrink, **params.variants}.items():
+        for amount in amounts:
+            try:
+                maker = load_class(points[name], VariantMaker)()
+                found.append(Kind(f"{name}-{amount:g}", maker, amount, maker.span(amount)))
+            except (UnusablePlugInError, ValueError) as error:
+                problem = Problem(
+                    f"algorithm.config.variants.{name}", f"{amount:g}", str(error), "correct it"
+                )
+                raise MistifyError(ErrorCode.INVALID_CONFIG, "a variant cannot be made", [problem]) from error
+    return found
+
+
+def _largest(worth: np.ndarray, count: int) -> np.ndarray:
+    kept = np.zeros(len(worth), bool)
+    kept[np.argsort(-worth, kind="stable")[:count]] = True
+    return kept
+
+
+def _shapes(block: Structure) -> tuple[Shape, Shape]:
+    graph = block.graph
+    (given,), (made,) = graph.inputs, graph.outputs
+    return graph.shapes[given], graph.shapes[made]

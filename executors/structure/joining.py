@@ -1,0 +1,66 @@
+"""Graphs of several: one after the other, or beside each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import keras
+
+from executors.structure.graph import Graph
+
+
+def in_a_row(graphs: Sequence[Graph], name: str) -> Graph:
+    """Return a graph in which each of several reads what the one before writes.
+
+    Args:
+        graphs: Of different layers. Each but the first has one input, each but the last one output.
+        name: Of the new one.
+    """
+    first, *others = graphs
+    whole = replace(first, name=name)
+    for graph in others:
+        (given,), (made,) = graph.inputs, whole.outputs
+        whole = _with(whole, graph, {given: made})
+        whole = replace(whole, outputs=whole.outputs[1:])
+    return whole
+
+
+def beside(graphs: Sequence[Graph], name: str) -> Graph:
+    """Return a graph in which several run beside each other; inputs of one name are the same.
+
+    Args:
+        graphs: Of different layers.
+        name: Of the new one. Its outputs are theirs, in order.
+    """
+    first, *others = graphs
+    whole = replace(first, name=name)
+    for graph in others:
+        known = {input_name: tensor for tensor, input_name in whole.inputs.items()}
+        same = {tensor: known[of] for tensor, of in graph.inputs.items() if of in known}
+        new = {tensor + len(whole.shapes): of for tensor, of in graph.inputs.items() if of not in known}
+        whole = replace(_with(whole, graph, same), inputs={**whole.inputs, **new})
+    return whole
+
+
+def built(graph: Graph) -> keras.Model:
+    """Return the model of a graph, with layers of its own and the same weights."""
+    return graph.build(_copied, graph.weights)
+
+
+def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
+    return type(layer).from_config({**layer.get_config(), "name": name})
+
+
+def _with(whole: Graph, graph: Graph, same: Mapping[int, int]) -> Graph:
+    """Return a graph with the calls of another one, some of whose tensors are tensors of the first."""
+    offset = len(whole.shapes)
+
+    def number(tensor: int) -> int:
+        return same.get(tensor, tensor + offset)
+
+    return replace(
+        whole,
+        shapes=whole.shapes + graph.shapes,
+        dtypes=whole.dtypes + graph.dtypes,
+        nodes=whole.nodes + tuple(node.rewired(number) for node in graph.nodes),
+        outputs=whole.outputs + tuple(number(tensor) for tensor in graph.outputs),
+    )

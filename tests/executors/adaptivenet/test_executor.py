@@ -1,0 +1,87 @@
+"""AdaptiveNet on the server: subnets for goals, and what is prepared for them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from executors.adaptivenet.executor import AdaptiveNetExecutor
+from executors.adaptivenet.supernet import Supernet
+from executors.preparing import PreparationProgress
+from executors.structure import analyse
+from executors.training.evaluation import Evaluation
+from mistify.config.metric import Metric
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, meets
+from tests.executors.adaptivenet.conftest import PARAMS
+
+
+def adapted(assignment, params=PARAMS):
+    """The network of an edge, and the steps that it took."""
+    executor, steps = AdaptiveNetExecutor(params), 0
+    executor.init(assignment)
+    while not meets(executor.measure(), assignment.budget):
+        steps += executor.iterate()
+    return executor.network(), steps
+
+
+def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_setup):
+    content, progress = prepared
+    assert progress.step == PARAMS.distil_steps + PARAMS.path_steps
+    score = Evaluation(deep).score(deep_setup.validation, Metric.ACCURACY)
+    for share, most_lost in ((0.9, 0.03), (0.75, 0.06), (0.6, 0.15)):
+        assignment = assigned(share, content)
+        network, steps = adapted(assignment)
+        assert steps == 0
+        assert 0.8 * assignment.budget[FLOPS] < costs_of(analyse(network).network(), ())[FLOPS]
+        assert Evaluation(network).score(deep_setup.validation, Metric.ACCURACY) > score - most_lost
+        names = {layer.name for layer in network.layers}
+        assert any("-shrink-0.5-" in name or "-merge-2-" in name for name in names)
+
+
+def test_below_the_cheapest_subnet_that_one_is_cut(assigned, prepared, deep_setup):
+    content, _ = prepared
+    params = PARAMS.model_copy(update={"adapt_steps": 60, "cuts": 2})
+    network, steps = adapted(assigned(0.2, content), params)
+    assert steps == 60
+    assert any("-shrink-0.5-" in layer.name or "-merge-2-" in layer.name for layer in network.layers)
+
+
+def test_what_was_interrupted_is_taken_up_again(assigned, prepared):
+    """After any of its parts, without doing again what is done."""
+
+    class Stopped(PreparationProgress):
+        def keep(self, name, content):
+            super().keep(name, content)
+            if self.step >= 100:
+                raise KeyboardInterrupt
+
+    stopped = Stopped()
+    with pytest.raises(KeyboardInterrupt):
+        AdaptiveNetExecutor(PARAMS).prepare(assigned(0.5), stopped)
+    resumed = PreparationProgress()
+    resumed._parts = dict(stopped._parts)
+    reported = []
+    resumed.report = lambda step, total, loss=None: reported.append(step)
+    content = AdaptiveNetExecutor(PARAMS).prepare(assigned(0.5), resumed)
+    assert min(reported) > stopped.step == 105
+    assert max(reported) == PARAMS.distil_steps + PARAMS.path_steps
+    source = assigned(0.5).source
+    own, _ = Supernet.loaded(content, source, PARAMS.largest)
+    expected, _ = Supernet.loaded(prepared[0], source, PARAMS.largest)
+    assert own.space == expected.space
+    # The optimizer's moments start anew, so that weights differ a little, and no more than that.
+    pairs = zip(own.model.weights, expected.model.weights, strict=True)
+    apart = [np.abs(one.numpy() - other.numpy()).mean() for one, other in pairs]
+    assert 0 < np.mean(apart) < 0.1
+
+
+def test_a_network_that_cannot_be_divided_is_cut(trained, training_setup, assigned):
+    params = PARAMS.model_copy(update={"largest": 1.0, "adapt_steps": 12, "cuts": 1})
+    source = analyse(trained)
+    limit = {FLOPS: 0.6 * costs_of(source.network(), ())[FLOPS]}
+    assignment = replace(assigned(0.5), model=trained, source=source, setup=training_setup, budget=limit)
+    assert AdaptiveNetExecutor(params).prepare(assignment, PreparationProgress()) == b""
+    network, steps = adapted(assignment, params)
+    assert steps == 12
+    assert costs_of(analyse(network).network(), ())[FLOPS] <= limit[FLOPS]

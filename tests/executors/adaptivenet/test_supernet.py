@@ -1,0 +1,138 @@
+"""A supernet: what its subnets compute, and which weights its training changes."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.variants import Merged
+from executors.params import VARIANTS, AdaptiveNetParams, parse_params
+from executors.structure import analyse, built
+from executors.training.evaluation import Evaluation
+from executors.training.trainer import Trainer, constant
+from mistify.config.layers import LayerRule
+from mistify.errors import ErrorCode, MistifyError
+from tests.executors.adaptivenet.conftest import PARAMS
+from tests.plug_ins import installed
+
+
+@pytest.fixture(scope="module")
+def supernet(deep, digits):
+    return Supernet.expanded(analyse(deep), PARAMS, digits[0])
+
+
+@pytest.fixture
+def inputs(digits):
+    return digits[1].subset(np.arange(100)).inputs
+
+
+def subnets(space, count=12):
+    rng = np.random.default_rng(4)
+    return [space.original, *(space.with_one(n) for n in range(space.blocks, len(space.places)))] + [
+        space.random(rng) for _ in range(count)
+    ]
+
+
+def test_it_has_cheaper_variants_of_the_blocks_between_the_first_and_the_last(supernet, deep):
+    space = supernet.space
+    assert [place.name for place in space.places[space.blocks :]] == [
+        *(f"block-0{start}-merge-2" for start in (1, 2, 3, 4)),
+        *(f"block-0{start}-shrink-0.5" for start in (1, 2, 3, 4, 5)),
+    ]
+    whole = analyse(deep).network().flops
+    for number in range(space.blocks, len(space.places)):
+        model = built(supernet.graph(space.with_one(number)))
+        assert model.output_shape == deep.output_shape
+        assert analyse(model).network().flops < whole
+
+
+def test_the_original_is_the_network_itself(supernet, deep, inputs):
+    own = supernet.predictions(inputs, supernet.space.original)
+    np.testing.assert_allclose(own["digit"], deep(inputs["image"]), atol=1e-5)
+
+
+def test_a_path_computes_what_the_network_of_its_subnet_does(supernet, inputs):
+    for subnet in subnets(supernet.space):
+        outputs = Evaluation(built(supernet.graph(subnet))).outputs(inputs)
+        np.testing.assert_allclose(supernet.predictions(inputs, subnet)["digit"], outputs["digit"], atol=1e-5)
+
+
+def test_it_is_the_same_when_it_was_saved(supernet, deep, inputs):
+    loaded, losses = Supernet.loaded(supernet.saved([0.5, 1.5]), analyse(deep), PARAMS.largest)
+    assert losses == [0.5, 1.5]
+    assert loaded.space == supernet.space
+    for subnet in subnets(supernet.space, 3):
+        np.testing.assert_array_equal(
+            loaded.predictions(inputs, subnet)["digit"], supernet.predictions(inputs, subnet)["digit"]
+        )
+    assert loaded.saved(losses) == supernet.saved(losses)
+
+
+def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, digits):
+    supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
+    trainer = Trainer(supernet.model, deep_setup, 0, lesson=FeatureLesson(supernet, deep_setup))
+    first = trainer.train(constant(10) * 0)
+    trainer.train(constant(60))
+    assert trainer.train(constant(10) * 0) < 0.7 * first
+    assert len(trainer.model.trainable_variables) == len(trainer.memory().arrays["momentums"])
+
+
+def test_on_paths_a_variant_that_is_never_taken_keeps_its_bytes(deep, deep_setup, digits):
+    supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
+    for layer in supernet.model.layers:
+        layer.trainable = "batch_norm" not in layer.name
+    space = supernet.space
+    taken = [space.with_one(number) for number in (space.blocks, space.blocks + 6)]
+
+    class Some(PathLesson):
+        def draws(self, steps, rng):
+            return {"path": np.stack([space.path(taken[n % 2]) for n in range(steps)])}
+
+    before = [[weight.numpy() for weight in weights] for weights in supernet.variables]
+    trainer = Trainer(supernet.model, deep_setup, 0, lesson=Some(supernet, deep, deep_setup, 0))
+    trainer.train(constant(6))
+    for number, (old, new) in enumerate(zip(before, supernet.variables, strict=True)):
+        same = [np.array_equal(one, other.numpy()) for one, other in zip(old, new, strict=True)]
+        assert all(same) == (number not in (0, 6))
+
+
+def test_layers_that_stay_are_in_no_block_that_is_replaced(deep, digits):
+    kept = [layer.name for layer in deep.layers if isinstance(layer, keras.layers.Add)][1]
+    rules = {kept: LayerRule()}
+    supernet = Supernet.expanded(analyse(deep, rules), PARAMS, digits[0])
+    names = [place.name for place in supernet.space.places[supernet.space.blocks :]]
+    assert "block-02-shrink-0.5" not in names
+    assert "block-01-merge-2" not in names
+    assert "block-03-shrink-0.5" in names
+    for subnet in subnets(supernet.space, 5):
+        assert kept in [node.name for node in supernet.graph(subnet).nodes]
+
+
+def test_blocks_of_several_shapes_are_not_merged(deep, digits):
+    supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
+    blocks = [analyse(built(graph)) for graph in map(supernet.graph_of, supernet.space.original)]
+    stride, wide = blocks[4], blocks[0]
+    assert Merged().make((wide, stride), 2, digits[0]) is None
+
+
+def test_a_kind_that_no_plug_in_makes_is_refused_with_those_that_there_are():
+    with pytest.raises(MistifyError, match=r"variants.*got \"factored\".*merge, shrink"):
+        parse_params(AdaptiveNetParams, {"variants": {"factored": [0.5]}})
+
+
+def test_an_amount_that_a_plug_in_makes_nothing_of_is_refused(tmp_path, monkeypatch, deep, digits):
+    code = """
+from executors.adaptivenet.variants import VariantMaker
+class Odd(VariantMaker):
+    def span(self, amount):
+        raise ValueError("an even number")
+    def make(self, blocks, amount, features):
+        return None
+"""
+    points = {"odd": "odd_variants:Odd"}
+    monkeypatch.syspath_prepend(installed(tmp_path, "odd_variants", code, points, VARIANTS))
+    params = parse_params(AdaptiveNetParams, {"variants": {"odd": [3]}})
+    with pytest.raises(MistifyError, match=r"variants\.odd.*got 3; expected an even number") as caught:
+        Supernet.expanded(analyse(deep), params, digits[0])
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
