@@ -27,7 +27,7 @@ class AdaptiveNetExecutor(UniformExecutor):
     def __init__(self, params: Params) -> None:
         super().__init__(params)
         self._loaded: tuple[bytes, Subnets] | None = None
-        self._chosen_on: Assignment | None = None
+        self._on_subnet = False
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
@@ -46,12 +46,17 @@ class AdaptiveNetExecutor(UniformExecutor):
         training = SupernetTraining.of(assignment, self._params, progress)
         return training.finished() if training else b""
 
+    def init(self, assignment: Assignment) -> None:
+        """Take a new network, or go on with the one that was delivered last."""
+        super().init(assignment)
+        self._on_subnet = False
+
     def iterate(self) -> int:
         """Go on to the best subnet within the limits; where there is none, cut the cheapest one."""
         assignment = self._state.assignment
         steps = 0
-        if self._chosen_on is not assignment:
-            self._chosen_on = assignment
+        if not self._on_subnet:
+            self._on_subnet = True
             steps = self._go_on_to_subnet(assignment)
             if not exceeded(self.measure(), assignment.budget):
                 return steps

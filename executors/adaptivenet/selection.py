@@ -18,11 +18,10 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import exceeded
 
 #: Validation examples by which subnets are scored.
-_SCORED: Final = 1_000
+_SCORED: Final = 500
 
-#: Subnets within the limits that are scored, and those whose costs are looked at for that.
+#: Subnets within the limits that are scored.
 _CANDIDATES: Final = 8
-_LOOKED_AT: Final = 64
 
 
 class Scorer:
@@ -83,16 +82,16 @@ class Subnets:
         whole = costs_of(assignment.source.network(), assignment.profiles, only=limits)
         sums = {axis: sum(costs[number][axis] for number in space.original) for axis in limits}
         scaled = {axis: limit * sums[axis] / whole[axis] for axis, limit in limits.items()}
-        looked_at = islice(space.within(costs, self._losses, scaled), _LOOKED_AT)
-        within = (subnet for subnet in looked_at if self._holds(subnet, assignment))
-        candidates = list(islice(within, _CANDIDATES))
-        if not candidates:
-            shares = [max(cost[axis] / limit for axis, limit in scaled.items()) for cost in costs]
-            return built(self._supernet.graph(space.cheapest(shares)))
+        candidates = list(islice(space.within(costs, self._losses, scaled), _CANDIDATES))
         if self._scorer is None:
             self._scorer = Scorer(self._supernet, built(assignment.source.graph), assignment.setup)
-        return built(self._supernet.graph(min(candidates, key=self._scorer.lost)))
+        for subnet in sorted(candidates, key=self._scorer.lost):
+            model = built(self._supernet.graph(subnet))
+            if self._holds(model, assignment):
+                return model
+        shares = [max(cost[axis] / limit for axis, limit in scaled.items()) for cost in costs]
+        return built(self._supernet.graph(space.cheapest(shares)))
 
-    def _holds(self, subnet: Subnet, assignment: Assignment) -> bool:
-        network = analyse(built(self._supernet.graph(subnet))).network()
-        return not exceeded(costs_of(network, assignment.profiles, only=assignment.budget), assignment.budget)
+    def _holds(self, model: keras.Model, assignment: Assignment) -> bool:
+        network, limits = analyse(model).network(), assignment.budget
+        return not exceeded(costs_of(network, assignment.profiles, only=limits), limits)

@@ -1,7 +1,7 @@
 """Where a network divides: the segments that run one after the other (AdaptiveNet 3.1)."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -30,11 +30,13 @@ class Segment:
         graph: Its one input is the output of the segment before; those of the network, in the first one.
             Its one output is the input of the segment behind; those of the network, in the last one.
         params: The numbers in its weights.
+        multiply_adds: Those of one example.
     """
 
     name: str
     graph: Graph
     params: int
+    multiply_adds: int
 
 
 def segments(structure: Structure, largest: float) -> list[Segment]:
@@ -45,25 +47,30 @@ def segments(structure: Structure, largest: float) -> list[Segment]:
 
     Args:
         structure: Of the network.
-        largest: Neighbours are joined while they have together at most this share of the parameters. What
-            cannot be divided may have more.
+        largest: Neighbours are joined while they have together at most this share of the parameters, and of
+            the multiply-adds. What cannot be divided may have more.
 
     Returns:
         The segments in order; one where the network cannot be divided.
     """
     graph = structure.graph
-    pieces = [_segment(graph, first, last) for first, last in pairwise([0, *_ends(graph), len(graph.nodes)])]
-    most = largest * sum(piece.params for piece in pieces)
+    costs = {layer.output: layer.multiply_adds for layer in structure.network().layers}
+    ends = pairwise([0, *_ends(graph), len(graph.nodes)])
+    pieces = [_segment(graph, first, last, costs) for first, last in ends]
+    most_params = largest * sum(piece.params for piece in pieces)
+    most_multiply_adds = largest * sum(piece.multiply_adds for piece in pieces)
     joined = pieces[:1]
     for piece in pieces[1:]:
-        together = joined[-1].params + piece.params
-        if not piece.params or not joined[-1].params or together <= most:
+        params = joined[-1].params + piece.params
+        multiply_adds = joined[-1].multiply_adds + piece.multiply_adds
+        small = params <= most_params and multiply_adds <= most_multiply_adds
+        if not piece.params or not joined[-1].params or small:
             whole = dataclasses.replace(
                 joined[-1].graph,
                 nodes=joined[-1].graph.nodes + piece.graph.nodes,
                 outputs=piece.graph.outputs,
             )
-            joined[-1] = Segment(piece.name, whole, together)
+            joined[-1] = Segment(piece.name, whole, params, multiply_adds)
         else:
             joined.append(piece)
     return joined
@@ -99,7 +106,7 @@ def _ends(graph: Graph) -> Iterator[int]:
             yield count
 
 
-def _segment(graph: Graph, first: int, last: int) -> Segment:
+def _segment(graph: Graph, first: int, last: int, costs: Mapping[int, int]) -> Segment:
     nodes = graph.nodes[first:last]
     before = graph.nodes[first - 1]
     variables = (variable for name in {node.name for node in nodes} for variable in graph.variables[name])
@@ -112,4 +119,5 @@ def _segment(graph: Graph, first: int, last: int) -> Segment:
             outputs=(nodes[-1].output,) if last < len(graph.nodes) else graph.outputs,
         ),
         sum(prod(variable.shape) for variable in variables),
+        sum(costs[node.output] for node in nodes),
     )

@@ -37,11 +37,16 @@ QUICK = {"adapt_steps": 12, "batch_size": 32}
 
 #: Settings that make an algorithm quick, besides.
 QUICKER = {
+    "adaptivenet": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
     "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
     "nested": {"segment_steps": 12},
     "random": {"candidates": 4, "cuts": 1},
     "uniform": {"cuts": 1},
 }
+
+
+#: The share of a limit that has to be used: a subnet may be a whole block short of it.
+LEAST_USED = {"adaptivenet": 0.5}
 
 
 def assignment(model, training_setup, budget, seed=3, rules=None):
@@ -110,7 +115,8 @@ def again(once, trained, training_setup):
 def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once, trained):
     assert meets(costs(once.network), once.inputs.budget)
     assert costs(once.network) == pytest.approx(once.executor.measure())
-    assert costs(once.network)[FLOPS] > 0.85 * once.inputs.budget[FLOPS]
+    least = LEAST_USED.get(once.algorithm, 0.85) * once.inputs.budget[FLOPS]
+    assert costs(once.network)[FLOPS] > least
     assert_equal(trained.get_weights(), once.source_weights)
 
 
@@ -163,7 +169,8 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
         assert trainer._run.experimental_get_tracing_count() == traces
 
         sent(executor, onward)
-        assert 0.85 * share * whole < costs(executor.network())[FLOPS] <= share * whole
+        least = LEAST_USED.get(algorithm, 0.85) * share * whole
+        assert least < costs(executor.network())[FLOPS] <= share * whole
         assert_equal(delivered.get_weights(), before)
 
 
