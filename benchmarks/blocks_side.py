@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from mistify.litert import open_interpreter
-from mistify_client.runtime.interpreter import SIGNATURE
-from mistify_client.runtime.resizable import resizable
+from mistify.package.manifest import SIGNATURE
+from mistify.tflite.resizable import resizable
 
 
 def main(*paths: str) -> None:

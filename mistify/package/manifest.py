@@ -35,6 +35,9 @@ from mistify.package.training import Training
 FORMAT_VERSION: Final = 3
 MANIFEST = "manifest.json"
 
+#: The signature of a network, for any batch.
+SIGNATURE: Final = "serving_default"
+
 #: The input of a multi-branch network that chooses the branch: int32, a scalar.
 BRANCH_INPUT: Final = "branch"
 

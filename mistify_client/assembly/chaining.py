@@ -5,8 +5,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.blocks import BlockStore, BlockVariant, read_block
-from mistify_client.assembly.executions import Execution, Tensors, open_network
-from mistify_client.runtime.inputs import Array
+from mistify_client.assembly.executions import Array, Execution, Tensors, open_network
 
 
 class LoadedBlock:

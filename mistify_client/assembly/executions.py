@@ -3,15 +3,16 @@
 import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mistify.litert import open_compiled, open_interpreter
-from mistify.package.manifest import fixed_batch_signature
-from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import SIGNATURE
-from mistify_client.runtime.resizable import resizable
+from mistify.package.manifest import SIGNATURE, fixed_batch_signature
+from mistify.tflite.resizable import resizable
+
+Array = npt.NDArray[Any]
 
 #: Tensors [batch, ...] by name, in the types of the network.
 Tensors = Mapping[str, Array]

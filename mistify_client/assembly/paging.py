@@ -12,8 +12,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_json
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify_client.assembly.chaining import Chain, LoadedBlock
-from mistify_client.assembly.executions import Execution, Tensors
-from mistify_client.runtime.inputs import Array
+from mistify_client.assembly.executions import Array, Execution, Tensors
 
 #: In the state directory: the files of the blocks that run.
 CHOSEN: Final = "blocks-chosen.json"

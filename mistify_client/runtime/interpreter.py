@@ -8,12 +8,11 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.litert import open_interpreter
-from mistify.package.manifest import BRANCH_INPUT, Manifest, branch_signature
+from mistify.package.manifest import BRANCH_INPUT, SIGNATURE, Manifest, branch_signature
+from mistify.tflite.resizable import resizable
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.resizable import resizable
 
 NETWORK: Final = "serve.tflite"
-SIGNATURE: Final = "serving_default"
 
 #: Memory stays allocated for so many batch sizes, those of the last calls.
 ALLOCATIONS: Final = 4

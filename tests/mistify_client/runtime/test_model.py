@@ -3,10 +3,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 import mistify_client
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.runtime.model import load
+from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 
 
 def test_agrees_with_tensorflow(package, expected):
@@ -194,3 +196,18 @@ def test_caches_below_the_users_cache_directory(service, package, tmp_path, monk
 def test_needs_one_complete_source(arguments):
     with pytest.raises(TypeError, match="all of server, job and goal"):
         load(**arguments)
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny_fixed"])
+def test_a_loaded_package_has_the_graph_in_memory_that_runs(tmp_path, data, expected, monkeypatch, name):
+    """LiteRT packs the weights of every graph."""
+    opened = []
+
+    def interpret(model_content, **settings):
+        opened.append(Interpreter(model_content=model_content).num_subgraphs())
+        return Interpreter(model_content=model_content, **settings)
+
+    monkeypatch.setattr("mistify.litert.Interpreter", interpret)
+    model = load(make_package(tmp_path / "package", data / f"{name}.tflite", (IMAGE,), (SCORES,)))
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+    assert set(opened) == {1}

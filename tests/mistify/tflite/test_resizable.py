@@ -1,0 +1,42 @@
+"""Networks without their graphs for accelerators."""
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+from mistify.tflite.resizable import resizable
+from tests.paths import DATA
+
+
+def graphs(network):
+    return Interpreter(model_content=network).num_subgraphs()
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny_branches"])
+def test_only_what_runs_any_batch_is_left(name):
+    fixed = (DATA / f"{name}_fixed.tflite").read_bytes()
+    left = resizable(fixed)
+    signatures = list(Interpreter(model_content=left).get_signature_list())
+    assert signatures == list(
+        Interpreter(model_content=(DATA / f"{name}.tflite").read_bytes()).get_signature_list()
+    )
+    chosen = max(1, len(signatures) - 1)
+    assert graphs(fixed) - graphs(left) == chosen, "one for each network, none for the choice between them"
+
+
+def test_it_computes_the_same():
+    expected = np.load(DATA / "tiny_expected.npz")
+    run = Interpreter(model_content=resizable((DATA / "tiny_fixed.tflite").read_bytes()))
+    scores = run.get_signature_runner("serving_default")(image=expected["image"])["scores"]
+    np.testing.assert_allclose(scores, expected["scores"], atol=1e-6)
+
+
+def test_a_network_from_before_there_were_any_is_left_as_it_is():
+    network = (DATA / "tiny_branches.tflite").read_bytes()
+    assert resizable(network) is network
+
+
+@pytest.mark.parametrize("content", [b"", b"no network at all" * 100, b"\xff" * 64])
+def test_what_is_no_network_is_an_error(content):
+    with pytest.raises(ValueError, match="no network"):
+        resizable(content)
