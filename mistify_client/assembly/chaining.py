@@ -1,11 +1,25 @@
 """Chaining: blocks of a store run one after the other, with what goes from one to the next in hand."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.blocks import BlockStore, BlockVariant, read_block
+from mistify.package.records import Record
 from mistify_client.assembly.executions import Array, Execution, Tensors, open_network
+
+
+class Subnet(Record):
+    """Blocks of a store that make a network, and how they run.
+
+    Attributes:
+        files: Of the blocks, from the inputs of the network to its outputs.
+        execution: By which all of them run.
+    """
+
+    files: tuple[str, ...]
+    execution: Execution = Execution.INTERPRETER
 
 
 class LoadedBlock:
@@ -13,6 +27,7 @@ class LoadedBlock:
 
     Attributes:
         variant: Its entry in the store.
+        execution: By which it runs.
     """
 
     def __init__(self, directory: Path, variant: BlockVariant, threads: int, execution: Execution) -> None:
@@ -28,6 +43,7 @@ class LoadedBlock:
             MistifyError: CORRUPT_PACKAGE, naming the file: as `read_block`, or LiteRT cannot run it.
         """
         self.variant = variant
+        self.execution = execution
         content = read_block(directory, variant)
         try:
             self._run = open_network(content, execution, threads)
@@ -51,6 +67,13 @@ class Chain:
 
     def __init__(self, blocks: Sequence[LoadedBlock]) -> None:
         self.blocks = tuple(blocks)
+
+    @cached_property
+    def subnet(self) -> Subnet:
+        """The files of the blocks, and how they run."""
+        return Subnet(
+            files=tuple(block.variant.file for block in self.blocks), execution=self.blocks[0].execution
+        )
 
     def __call__(self, inputs: Tensors) -> dict[str, Array]:
         """Return the outputs of the network, as it writes them."""

@@ -11,7 +11,8 @@ import pytest
 
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.assembly.chaining import load_chain
+from mistify_client.assembly.chaining import Subnet, load_chain
+from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import CHOSEN, PagedNetwork
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
 from tests import block_stores
@@ -29,7 +30,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def paged(store):
-    network = PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
+    network = PagedNetwork(store, store.parent / "state", Subnet(files=ORIGINAL), 1)
     yield network
     network.close()
 
@@ -38,16 +39,21 @@ def scores(store, names):
     return load_chain(store, names, 1)({"image": images(2)})["scores"]
 
 
+def outputs(network):
+    tensors, _ = network({"image": images(2)})
+    return tensors["scores"]
+
+
 def loaded(network):
     return {block.variant.file: block for block in network._chain.blocks}
 
 
 def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
     before = loaded(paged)
-    np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
-    paged.switch(OTHER).result()
-    assert paged.files == OTHER
-    np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, OTHER))
+    np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
+    paged.switch(Subnet(files=OTHER)).result()
+    assert paged.running.files == OTHER
+    np.testing.assert_array_equal(outputs(paged), scores(store, OTHER))
     assert loaded(paged)[ORIGINAL[0]] is before[ORIGINAL[0]]
 
 
@@ -56,35 +62,36 @@ def test_inferences_go_on_while_blocks_are_loaded(store, paged):
     content = (store / HALVED).read_bytes()
     (store / HALVED).unlink()
     os.mkfifo(store / HALVED)
-    switched = paged.switch(OTHER)
+    switched = paged.switch(Subnet(files=OTHER))
     with (store / HALVED).open("wb") as pipe:  # once it is being read
-        np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
-        assert paged.files == ORIGINAL
+        np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
+        assert paged.running.files == ORIGINAL
         pipe.write(content)
     switched.result()
-    assert paged.files == OTHER
+    assert paged.running.files == OTHER
 
 
 def test_of_several_switches_the_last_one_holds(paged):
     for names in (OTHER, ORIGINAL, (*ORIGINAL[:2], LAST_TWO)):
-        switched = paged.switch(names)
+        switched = paged.switch(Subnet(files=names))
     switched.result()
-    assert paged.files == (*ORIGINAL[:2], LAST_TWO)
+    assert paged.running.files == (*ORIGINAL[:2], LAST_TWO)
 
 
 def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
-    expected = {scores(store, names).tobytes() for names in (ORIGINAL, OTHER)}
+    expected = {(scores(store, names).tobytes(), Subnet(files=names)) for names in (ORIGINAL, OTHER)}
     seen, stop = set(), threading.Event()
 
     def run():
         while not stop.is_set():
-            seen.add(paged({"image": images(2)})["scores"].tobytes())
+            tensors, subnet = paged({"image": images(2)})
+            seen.add((tensors["scores"].tobytes(), subnet))
 
     threads = [threading.Thread(target=run) for _ in range(3)]
     for thread in threads:
         thread.start()
     for names in (OTHER, ORIGINAL) * 5:
-        paged.switch(names).result()
+        paged.switch(Subnet(files=names)).result()
     stop.set()
     for thread in threads:
         thread.join()
@@ -94,31 +101,55 @@ def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
 def test_a_damaged_block_leaves_what_runs(store, paged):
     (store / HALVED).write_bytes((store / HALVED).read_bytes()[:-1])
     with pytest.raises(MistifyError) as caught:
-        paged.switch(OTHER).result()
+        paged.switch(Subnet(files=OTHER)).result()
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store / HALVED)
-    assert paged.files == ORIGINAL
+    assert paged.running.files == ORIGINAL
     assert not (store.parent / "state" / CHOSEN).exists()
-    np.testing.assert_array_equal(paged({"image": images(2)})["scores"], scores(store, ORIGINAL))
+    np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
+
+
+def test_the_same_blocks_by_another_execution(store, paged):
+    before = loaded(paged)
+    compiled = Subnet(files=ORIGINAL, execution=Execution.COMPILED)
+    paged.switch(compiled).result()
+    assert paged.running == compiled
+    assert loaded(paged).keys() == before.keys()
+    assert not any(block is before[name] for name, block in loaded(paged).items())
+    np.testing.assert_allclose(outputs(paged), scores(store, ORIGINAL), atol=1e-6)
+    again = PagedNetwork(store, store.parent / "state", Subnet(files=OTHER), 1)
+    assert again.running == compiled
+    again.close()
+
+
+def test_without_a_place_the_choice_ends_with_the_process(store):
+    for _ in range(2):
+        network = PagedNetwork(store, None, Subnet(files=ORIGINAL), 1)
+        assert network.running.files == ORIGINAL
+        network.switch(Subnet(files=OTHER)).result()
+        np.testing.assert_array_equal(outputs(network), scores(store, OTHER))
+        network.close()
 
 
 def test_blocks_that_make_no_network_are_refused_at_once(paged):
     with pytest.raises(MistifyError, match="begins at position"):
-        paged.switch(ORIGINAL[1:])
+        paged.switch(Subnet(files=ORIGINAL[1:]))
 
 
 def test_the_choice_survives(store, paged):
-    paged.switch(OTHER).result()
-    again = PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
-    assert again.files == OTHER
+    paged.switch(Subnet(files=OTHER)).result()
+    again = PagedNetwork(store, store.parent / "state", Subnet(files=ORIGINAL), 1)
+    assert again.running.files == OTHER
     again.close()
 
 
-@pytest.mark.parametrize("content", ["{", '"block-00.tflite"', "[1]", '["of-another-store.tflite"]'])
+@pytest.mark.parametrize(
+    "content", ["{", '["block-00.tflite"]', '{"files": [1]}', '{"files": ["of-another-store.tflite"]}']
+)
 def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
     (store.parent / "state" / CHOSEN).write_text(content)
     with pytest.raises(MistifyError) as caught:
-        PagedNetwork(store, store.parent / "state", ORIGINAL, 1)
+        PagedNetwork(store, store.parent / "state", Subnet(files=ORIGINAL), 1)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store.parent / "state" / CHOSEN)
 
@@ -127,12 +158,15 @@ def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
 MEMORY_SCRIPT = """
 import sys
 from pathlib import Path
+from mistify_client.assembly.chaining import Subnet
+from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
 
-directory, small, large = Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+directory = Path(sys.argv[1])
+small, large = (Subnet(files=names.split()) for names in sys.argv[2:])
 network = PagedNetwork(directory, directory.parent / "state", large, 1)
-for names in (small, large, small):
-    network.switch(names).result()
+for subnet in (small, large, small):
+    network.switch(subnet).result()
     status = Path("/proc/self/status").read_text().splitlines()
     print(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
 """
@@ -161,9 +195,12 @@ def test_blocks_that_do_not_run_are_not_in_memory(tmp_path):
 SCRIPT = """
 import sys
 from pathlib import Path
+from mistify_client.assembly.chaining import Subnet
+from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
 
-directory, original, other = Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+directory = Path(sys.argv[1])
+original, other = (Subnet(files=names.split()) for names in sys.argv[2:])
 network = PagedNetwork(directory, directory.parent / "state", original, 1)
 network.switch(original).result()
 network.switch(other).result()
@@ -181,7 +218,7 @@ def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(store):
         assert process.wait() == -signal.SIGKILL
     (store / HALVED).unlink()
     (store / HALVED).write_bytes(content)
-    network = PagedNetwork(store, store.parent / "state", OTHER, 1)
-    assert network.files == ORIGINAL
-    np.testing.assert_array_equal(network({"image": images(2)})["scores"], scores(store, ORIGINAL))
+    network = PagedNetwork(store, store.parent / "state", Subnet(files=OTHER), 1)
+    assert network.running.files == ORIGINAL
+    np.testing.assert_array_equal(outputs(network), scores(store, ORIGINAL))
     network.close()
