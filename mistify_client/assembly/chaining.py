@@ -10,7 +10,7 @@ from mistify.package.records import Record
 from mistify_client.assembly.executions import Array, Execution, Tensors, open_network
 
 
-class Subnet(Record):
+class ChosenBlocks(Record):
     """Blocks of a store that make a network, and how they run.
 
     Attributes:
@@ -69,9 +69,9 @@ class Chain:
         self.blocks = tuple(blocks)
 
     @cached_property
-    def subnet(self) -> Subnet:
+    def chosen(self) -> ChosenBlocks:
         """The files of the blocks, and how they run."""
-        return Subnet(
+        return ChosenBlocks(
             files=tuple(block.variant.file for block in self.blocks), execution=self.blocks[0].execution
         )
 

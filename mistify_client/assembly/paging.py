@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -11,10 +12,10 @@ from pydantic import ValidationError
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_json
 from mistify.package.blocks import BlockStore
-from mistify_client.assembly.chaining import Chain, LoadedBlock, Subnet
+from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Array, Tensors
 
-#: In the state directory: the `Subnet` that runs.
+#: In the state directory: the `ChosenBlocks` that runs.
 CHOSEN: Final = "blocks-chosen.json"
 
 
@@ -28,7 +29,8 @@ class PagedNetwork:
         self,
         directory: Path,
         state: Path | None,
-        default: Subnet,
+        choices: Sequence[ChosenBlocks],
+        default: ChosenBlocks,
         threads: int,
     ) -> None:
         """Load the blocks that were chosen last, those of `default` at first.
@@ -36,12 +38,13 @@ class PagedNetwork:
         Args:
             directory: Of the store.
             state: A directory for the choice, made where there is none; None where it is not to survive.
-            default: What runs until there is a choice.
+            choices: Between which it goes.
+            default: The one that runs until there is a choice, or where that is none of them any more.
             threads: The number of threads of LiteRT.
 
         Raises:
             MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`; CORRUPT_PACKAGE,
-                the choice cannot be read, or is of another store.
+                the choice cannot be read.
         """
         self._directory = directory
         self._state = state
@@ -49,14 +52,15 @@ class PagedNetwork:
         self._store = BlockStore.load(directory)
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
-        self._chain = self._loaded(self._chosen() or default, {})
+        last = self._last()
+        self._chain = self._loaded(last if last in choices else default, {})
 
     @property
-    def running(self) -> Subnet:
+    def running(self) -> ChosenBlocks:
         """What runs."""
-        return self._chain.subnet
+        return self._chain.chosen
 
-    def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], Subnet]:
+    def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], ChosenBlocks]:
         """Run the network.
 
         Args:
@@ -67,16 +71,16 @@ class PagedNetwork:
         """
         with self._running:
             chain = self._chain
-            return chain(inputs), chain.subnet
+            return chain(inputs), chain.chosen
 
-    def switch(self, subnet: Subnet) -> Future[None]:
+    def switch(self, chosen: ChosenBlocks) -> Future[None]:
         """Go over to other blocks: those that are missing are loaded in the background, others leave memory.
 
         Until they are loaded, and if one cannot be, the blocks of before run. Of several calls, the last one
         holds.
 
         Args:
-            subnet: The blocks, and how they run.
+            chosen: The blocks, and how they run.
 
         Returns:
             A future that is done once they run; it raises what `LoadedBlock` does, and OSError if the choice
@@ -86,41 +90,41 @@ class PagedNetwork:
             MistifyError: As `BlockStore.network_of`.
             RuntimeError: It is closed.
         """
-        self._store.network_of(subnet.files)
-        return self._loader.submit(self._switch, subnet)
+        self._store.network_of(chosen.files)
+        return self._loader.submit(self._switch, chosen)
 
     def close(self) -> None:
         """Wait for what is being loaded, and stop the background thread."""
         self._loader.shutdown()
 
-    def _switch(self, subnet: Subnet) -> None:
+    def _switch(self, chosen: ChosenBlocks) -> None:
         try:
-            self._replace(subnet)
+            self._replace(chosen)
         finally:
             _return_memory()
 
-    def _replace(self, subnet: Subnet) -> None:
+    def _replace(self, chosen: ChosenBlocks) -> None:
         there = {
-            block.variant.file: block for block in self._chain.blocks if block.execution is subnet.execution
+            block.variant.file: block for block in self._chain.blocks if block.execution is chosen.execution
         }
-        chain = self._loaded(subnet, there)
+        chain = self._loaded(chosen, there)
         if self._state is not None:
-            write_json(self._state / CHOSEN, subnet.model_dump(mode="json"), durable=True)
+            write_json(self._state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
         self._chain = chain  # for the next call; threads that call all the time would not let go of the lock
         with self._running:
             pass  # until the last call of the blocks of before has ended
 
-    def _loaded(self, subnet: Subnet, there: dict[str, LoadedBlock]) -> Chain:
+    def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
         """Return a chain of blocks, those that are there already among them."""
         return Chain(
             [
                 there.get(variant.file)
-                or LoadedBlock(self._directory, variant, self._threads, subnet.execution)
-                for variant in self._store.network_of(subnet.files)
+                or LoadedBlock(self._directory, variant, self._threads, chosen.execution)
+                for variant in self._store.network_of(chosen.files)
             ]
         )
 
-    def _chosen(self) -> Subnet | None:
+    def _last(self) -> ChosenBlocks | None:
         """Return what ran last; None where nothing did."""
         if self._state is None:
             return None
@@ -131,15 +135,13 @@ class PagedNetwork:
         except FileNotFoundError:
             return None
         try:
-            chosen = Subnet.model_validate_json(content)
-            self._store.network_of(chosen.files)
-        except (ValidationError, MistifyError) as error:
+            return ChosenBlocks.model_validate_json(content)
+        except ValidationError as error:
             value = content.decode(errors="replace")
-            expected = "files of the store that make a network, and their execution"
+            expected = "the files of blocks, and their execution"
             problem = Problem(str(path), value, expected, f"delete it, so that the default runs: {error}")
             message = "the choice of blocks cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
-        return chosen
 
 
 def _return_memory() -> None:

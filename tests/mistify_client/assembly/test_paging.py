@@ -11,7 +11,7 @@ import pytest
 
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.assembly.chaining import Subnet, load_chain
+from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import CHOSEN, PagedNetwork
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
@@ -19,6 +19,7 @@ from tests import block_stores
 from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
 
 OTHER = (ORIGINAL[0], HALVED, LAST_TWO)
+COMPILED = ChosenBlocks(files=ORIGINAL, execution=Execution.COMPILED)
 
 
 @pytest.fixture
@@ -28,9 +29,15 @@ def store(tmp_path):
     return block_stores.write(tmp_path / "store")
 
 
+def paged_network(store, state, default):
+    """Return a network that goes between the two, and to the first by the other execution."""
+    choices = [ChosenBlocks(files=files) for files in (ORIGINAL, OTHER)]
+    return PagedNetwork(store, state, [*choices, COMPILED], ChosenBlocks(files=default), 1)
+
+
 @pytest.fixture
 def paged(store):
-    network = PagedNetwork(store, store.parent / "state", Subnet(files=ORIGINAL), 1)
+    network = paged_network(store, store.parent / "state", ORIGINAL)
     yield network
     network.close()
 
@@ -51,7 +58,7 @@ def loaded(network):
 def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
     before = loaded(paged)
     np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
-    paged.switch(Subnet(files=OTHER)).result()
+    paged.switch(ChosenBlocks(files=OTHER)).result()
     assert paged.running.files == OTHER
     np.testing.assert_array_equal(outputs(paged), scores(store, OTHER))
     assert loaded(paged)[ORIGINAL[0]] is before[ORIGINAL[0]]
@@ -62,7 +69,7 @@ def test_inferences_go_on_while_blocks_are_loaded(store, paged):
     content = (store / HALVED).read_bytes()
     (store / HALVED).unlink()
     os.mkfifo(store / HALVED)
-    switched = paged.switch(Subnet(files=OTHER))
+    switched = paged.switch(ChosenBlocks(files=OTHER))
     with (store / HALVED).open("wb") as pipe:  # once it is being read
         np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
         assert paged.running.files == ORIGINAL
@@ -73,25 +80,25 @@ def test_inferences_go_on_while_blocks_are_loaded(store, paged):
 
 def test_of_several_switches_the_last_one_holds(paged):
     for names in (OTHER, ORIGINAL, (*ORIGINAL[:2], LAST_TWO)):
-        switched = paged.switch(Subnet(files=names))
+        switched = paged.switch(ChosenBlocks(files=names))
     switched.result()
     assert paged.running.files == (*ORIGINAL[:2], LAST_TWO)
 
 
 def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
-    expected = {(scores(store, names).tobytes(), Subnet(files=names)) for names in (ORIGINAL, OTHER)}
+    expected = {(scores(store, names).tobytes(), ChosenBlocks(files=names)) for names in (ORIGINAL, OTHER)}
     seen, stop = set(), threading.Event()
 
     def run():
         while not stop.is_set():
-            tensors, subnet = paged({"image": images(2)})
-            seen.add((tensors["scores"].tobytes(), subnet))
+            tensors, chosen = paged({"image": images(2)})
+            seen.add((tensors["scores"].tobytes(), chosen))
 
     threads = [threading.Thread(target=run) for _ in range(3)]
     for thread in threads:
         thread.start()
     for names in (OTHER, ORIGINAL) * 5:
-        paged.switch(Subnet(files=names)).result()
+        paged.switch(ChosenBlocks(files=names)).result()
     stop.set()
     for thread in threads:
         thread.join()
@@ -101,7 +108,7 @@ def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
 def test_a_damaged_block_leaves_what_runs(store, paged):
     (store / HALVED).write_bytes((store / HALVED).read_bytes()[:-1])
     with pytest.raises(MistifyError) as caught:
-        paged.switch(Subnet(files=OTHER)).result()
+        paged.switch(ChosenBlocks(files=OTHER)).result()
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store / HALVED)
     assert paged.running.files == ORIGINAL
@@ -111,62 +118,66 @@ def test_a_damaged_block_leaves_what_runs(store, paged):
 
 def test_the_same_blocks_by_another_execution(store, paged):
     before = loaded(paged)
-    compiled = Subnet(files=ORIGINAL, execution=Execution.COMPILED)
-    paged.switch(compiled).result()
-    assert paged.running == compiled
+    paged.switch(COMPILED).result()
+    assert paged.running == COMPILED
     assert loaded(paged).keys() == before.keys()
     assert not any(block is before[name] for name, block in loaded(paged).items())
     np.testing.assert_allclose(outputs(paged), scores(store, ORIGINAL), atol=1e-6)
-    again = PagedNetwork(store, store.parent / "state", Subnet(files=OTHER), 1)
-    assert again.running == compiled
+    again = paged_network(store, store.parent / "state", OTHER)
+    assert again.running == COMPILED
     again.close()
 
 
 def test_without_a_place_the_choice_ends_with_the_process(store):
     for _ in range(2):
-        network = PagedNetwork(store, None, Subnet(files=ORIGINAL), 1)
+        network = paged_network(store, None, ORIGINAL)
         assert network.running.files == ORIGINAL
-        network.switch(Subnet(files=OTHER)).result()
+        network.switch(ChosenBlocks(files=OTHER)).result()
         np.testing.assert_array_equal(outputs(network), scores(store, OTHER))
         network.close()
 
 
 def test_blocks_that_make_no_network_are_refused_at_once(paged):
     with pytest.raises(MistifyError, match="begins at position"):
-        paged.switch(Subnet(files=ORIGINAL[1:]))
+        paged.switch(ChosenBlocks(files=ORIGINAL[1:]))
 
 
 def test_the_choice_survives(store, paged):
-    paged.switch(Subnet(files=OTHER)).result()
-    again = PagedNetwork(store, store.parent / "state", Subnet(files=ORIGINAL), 1)
+    paged.switch(ChosenBlocks(files=OTHER)).result()
+    again = paged_network(store, store.parent / "state", ORIGINAL)
     assert again.running.files == OTHER
     again.close()
 
 
-@pytest.mark.parametrize(
-    "content", ["{", '["block-00.tflite"]', '{"files": [1]}', '{"files": ["of-another-store.tflite"]}']
-)
+@pytest.mark.parametrize("content", ["{", '["block-00.tflite"]', '{"files": [1]}'])
 def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
     (store.parent / "state" / CHOSEN).write_text(content)
     with pytest.raises(MistifyError) as caught:
-        PagedNetwork(store, store.parent / "state", Subnet(files=ORIGINAL), 1)
+        paged_network(store, store.parent / "state", ORIGINAL)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store.parent / "state" / CHOSEN)
+
+
+def test_a_choice_that_is_none_any_more_counts_for_nothing(store):
+    (store.parent / "state" / CHOSEN).write_text('{"files": ["of-another-store.tflite"]}')
+    network = paged_network(store, store.parent / "state", ORIGINAL)
+    assert network.running.files == ORIGINAL
+    network.close()
 
 
 #: Goes over to the large blocks and back to the small one, and prints the resident kilobytes with each.
 MEMORY_SCRIPT = """
 import sys
 from pathlib import Path
-from mistify_client.assembly.chaining import Subnet
+from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
 
 directory = Path(sys.argv[1])
-small, large = (Subnet(files=names.split()) for names in sys.argv[2:])
-network = PagedNetwork(directory, directory.parent / "state", large, 1)
-for subnet in (small, large, small):
-    network.switch(subnet).result()
+small, large = (ChosenBlocks(files=names.split()) for names in sys.argv[2:])
+network = PagedNetwork(directory, directory.parent / "state", [small, large], large, 1)
+for chosen in (small, large, small):
+    network.switch(chosen).result()
     status = Path("/proc/self/status").read_text().splitlines()
     print(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
 """
@@ -195,13 +206,13 @@ def test_blocks_that_do_not_run_are_not_in_memory(tmp_path):
 SCRIPT = """
 import sys
 from pathlib import Path
-from mistify_client.assembly.chaining import Subnet
+from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
 
 directory = Path(sys.argv[1])
-original, other = (Subnet(files=names.split()) for names in sys.argv[2:])
-network = PagedNetwork(directory, directory.parent / "state", original, 1)
+original, other = (ChosenBlocks(files=names.split()) for names in sys.argv[2:])
+network = PagedNetwork(directory, directory.parent / "state", [original, other], original, 1)
 network.switch(original).result()
 network.switch(other).result()
 """
@@ -218,7 +229,7 @@ def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(store):
         assert process.wait() == -signal.SIGKILL
     (store / HALVED).unlink()
     (store / HALVED).write_bytes(content)
-    network = PagedNetwork(store, store.parent / "state", Subnet(files=OTHER), 1)
+    network = paged_network(store, store.parent / "state", OTHER)
     assert network.running.files == ORIGINAL
     np.testing.assert_array_equal(outputs(network), scores(store, ORIGINAL))
     network.close()
