@@ -16,9 +16,9 @@ from executors.training.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.metric import Metric
 from mistify.config.reading import parse_batch
 from mistify_client.monitor.policies.base import Situation, make_policy
-from mistify_client.monitor.sensing.costs import BranchCosts
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
+from mistify_client.runtime.options import Option
 from tests.paths import REPOSITORY
 from tests.plug_ins import environment
 from tests.walkthroughs import Walkthrough, snippets_of, words_of
@@ -181,12 +181,12 @@ def test_each_plug_in_is_found_and_does_what_the_page_says(
     focal = float(plugged_in_loss("focal").loss(scores[:, :2] * 0.5, np.array([0, 0, 1, 1]), np.ones(4, "f")))
     assert focal == pytest.approx((3 * 0.25 * np.log(2) + np.log(1e7)) / 4, rel=1e-3)
     policy = make_policy({"name": "thrifty", "battery": 0.5})
-    branches = (BranchCosts(1.0, 0.7), BranchCosts(5.0, 0.9))
+    options = (Option("branch 0", 1.0, 0.7), Option("branch 1", 5.0, 0.9))
     for battery, latency, chosen in ((0.4, "9ms", 0), (0.6, "9ms", 1), (0.6, "4ms", 0), (None, "0.1ms", 0)):
         reading, targets = SensorReading(battery=battery), Targets(latency=latency)
-        situation = Situation(9.0, 0, 0.0, branches, 1.0, False, reading, reading, targets)
+        situation = Situation(9.0, 0, 0.0, options, 1.0, False, reading, reading, targets)
         decision = policy.decide(situation)
-        assert (decision.branch, decision.fits) == (chosen, latency != "0.1ms")
+        assert (decision.option, decision.fits) == (chosen, latency != "0.1ms")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Paging: only the blocks of the network that runs are in memory; others are loaded while it runs."""
 
 import ctypes
+import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,8 @@ from mistify_client.assembly.executions import Array, Tensors
 #: In the state directory: the `ChosenBlocks` that runs.
 CHOSEN: Final = "blocks-chosen.json"
 
+logger = logging.getLogger(__name__)
+
 
 class PagedNetwork:
     """A network of blocks of a store, which can go over to other blocks while it runs.
@@ -28,7 +31,7 @@ class PagedNetwork:
     def __init__(
         self,
         directory: Path,
-        state: Path | None,
+        state: Path,
         choices: Sequence[ChosenBlocks],
         default: ChosenBlocks,
         threads: int,
@@ -37,7 +40,8 @@ class PagedNetwork:
 
         Args:
             directory: Of the store.
-            state: A directory for the choice, made where there is none; None where it is not to survive.
+            state: A directory for the choice, made where there is none. A choice that cannot be written ends
+                with the process.
             choices: Between which it goes.
             default: The one that runs until there is a choice, or where that is none of them any more.
             threads: The number of threads of LiteRT.
@@ -53,7 +57,7 @@ class PagedNetwork:
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
         last = self._last()
-        self._chain = self._loaded(last if last in choices else default, {})
+        self._chain = self._loaded(last if last is not None and last in choices else default, {})
 
     @property
     def running(self) -> ChosenBlocks:
@@ -83,8 +87,7 @@ class PagedNetwork:
             chosen: The blocks, and how they run.
 
         Returns:
-            A future that is done once they run; it raises what `LoadedBlock` does, and OSError if the choice
-            cannot be written.
+            A future that is done once they run; it raises what `LoadedBlock` does.
 
         Raises:
             MistifyError: As `BlockStore.network_of`.
@@ -108,8 +111,7 @@ class PagedNetwork:
             block.variant.file: block for block in self._chain.blocks if block.execution is chosen.execution
         }
         chain = self._loaded(chosen, there)
-        if self._state is not None:
-            write_json(self._state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
+        self._keep(chosen)
         self._chain = chain  # for the next call; threads that call all the time would not let go of the lock
         with self._running:
             pass  # until the last call of the blocks of before has ended
@@ -124,15 +126,19 @@ class PagedNetwork:
             ]
         )
 
+    def _keep(self, chosen: ChosenBlocks) -> None:
+        try:
+            self._state.mkdir(parents=True, exist_ok=True)
+            write_json(self._state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
+        except OSError as error:  # as on a full disk, where a device has to become faster all the same
+            logger.warning("which blocks run is not remembered, %s has no place: %s", self._state, error)
+
     def _last(self) -> ChosenBlocks | None:
-        """Return what ran last; None where nothing did."""
-        if self._state is None:
-            return None
-        self._state.mkdir(parents=True, exist_ok=True)
+        """Return what ran last; None where nothing did, or that was not written."""
         path = self._state / CHOSEN
         try:
             content = path.read_bytes()
-        except FileNotFoundError:
+        except OSError:
             return None
         try:
             return ChosenBlocks.model_validate_json(content)

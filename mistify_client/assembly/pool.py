@@ -85,7 +85,7 @@ class SubnetPool(Record):
         try:
             pool = cls.model_validate_json((state / POOL).read_bytes())
             return pool if pool.store == store_digest(directory) else None
-        except (FileNotFoundError, ValidationError):  # a new search makes another one
+        except (OSError, ValidationError):  # a new search makes another one
             return None
 
 

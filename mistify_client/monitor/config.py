@@ -43,13 +43,13 @@ class ServerConfig(Settings):
 
 
 class ReplacementConfig(ServerConfig):
-    """Settings of the background path, which gets new packages when no branch keeps to the targets.
+    """Settings of the background path, which gets new packages when no option keeps to the targets.
 
     Attributes:
         job: the job that goals are added to; without one, the first goal begins a job.
         goal: a porting config (JSON) with one goal: model, data and algorithm of the job, and its hardware.
             Each new goal is a copy of this one with its own id and limits.
-        after: seconds for which no branch must fit before a new package is requested.
+        after: seconds for which no option must fit before a new package is requested.
         examples: `.npz` file with an array of typical examples for each input. A new package has to agree
             with the one in use on them.
         agreement: share of the examples, 0 to 1, on which both packages have to agree.

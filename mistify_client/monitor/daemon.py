@@ -97,6 +97,7 @@ class Monitor:
             self._journal.problem("package", None)
             self._note_decision(outcome)
             self._note_cause(outcome)
+            self._note_not_followed(outcome)
             self._outcome = outcome
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
@@ -155,18 +156,18 @@ class Monitor:
     def _note_decision(self, outcome: IntervalOutcome) -> None:
         """Note a decision in the log, unless nothing has changed."""
         decision, situation = outcome.decision, outcome.situation
-        figures = {"branch": decision.branch, "ratio": round(situation.ratio, 4), "fits": decision.fits}
+        figures = {"branch": decision.option, "ratio": round(situation.ratio, 4), "fits": decision.fits}
         if outcome.switched:
-            self._journal.note("switch", decision.reason, previous=situation.branch, **figures)
+            self._journal.note("switch", decision.reason, previous=situation.option, **figures)
             self._last_switch = LastSwitch(
-                round(time.time() * 1000), situation.branch, decision.reason[:LONGEST_REASON]
+                round(time.time() * 1000), situation.option, decision.reason[:LONGEST_REASON]
             )
         elif self._outcome is None or self._outcome.decision.fits != decision.fits:
             self._journal.note("stay", decision.reason, **figures)
 
     def _note_cause(self, outcome: IntervalOutcome) -> None:
         """Note in the log where time is lost that is not the network's: once, until something else is."""
-        threads, diagnosis = outcome.manifest.latency.threads, outcome.diagnosis
+        threads, diagnosis = outcome.threads, outcome.diagnosis
         others = ", ".join(map(str, outcome.other_threads))
         reason = (
             f"an app runs with {others} thread{'' if others == '1' else 's'}, and its inferences do not "
@@ -181,8 +182,15 @@ class Monitor:
                 "cause", diagnosis.reason, cause=diagnosis.cause.value, smaller_helps=diagnosis.smaller_helps
             )
 
+    def _note_not_followed(self, outcome: IntervalOutcome) -> None:
+        """Note in the log that an app cannot load what was chosen: once, until it can."""
+        options, chosen = outcome.situation.options, outcome.situation.option
+        others = ", ".join(options[number].name for number in outcome.not_followed)
+        reason = f"an app goes on with {others}, as it cannot load {options[chosen].name}: its log says why"
+        self._journal.problem("options", reason if others else None)
+
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
-        """Request a new package if no branch has kept to the targets for a while, and a smaller one helps."""
+        """Request a new package if no option has kept to the targets for a while, and a smaller one helps."""
         fits, situation = outcome.decision.fits, outcome.situation
         if self._short_since is None or fits:
             self._short_since = None if fits else now

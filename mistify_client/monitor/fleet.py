@@ -43,7 +43,7 @@ class FleetReports:
         Args:
             now: seconds of the monotonic clock.
             outcome: the present decision.
-            last_switch: the last change of the branch.
+            last_switch: the last change of the option.
         """
         self._newest = device_status(self._config.name, outcome, last_switch, self._journal.problems)
         changed = self._reported is None or _state(self._newest) != _state(self._reported)
@@ -99,18 +99,18 @@ def device_status(
     Args:
         name: of the device in its fleet.
         outcome: the present decision.
-        last_switch: the last change of the branch.
+        last_switch: the last change of the option.
         problems: texts, by the part of the monitor that has them.
     """
-    branch, situation = outcome.decision.branch, outcome.situation
+    option, situation = outcome.decision.option, outcome.situation
     return DeviceStatus(
         name=name,
         job_id=outcome.manifest.job,
         goal_id=outcome.manifest.goal,
-        branch=branch,
+        branch=option,
         branches=len(outcome.predicted_ms),
-        latency_ms=outcome.predicted_ms[branch],
-        expected_ms=situation.branches[branch].latency_ms,
+        latency_ms=outcome.predicted_ms[option],
+        expected_ms=situation.options[option].latency_ms,
         idle=situation.idle,
         fits=outcome.decision.fits,
         reason=outcome.decision.reason[:LONGEST_REASON],

@@ -1,4 +1,4 @@
-"""The foreground path, from measurements to the branch that runs (paper 6)."""
+"""The foreground path, from measurements to the option that runs (paper 6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,13 @@ import numpy.typing as npt
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
-from mistify_client.monitor.sensing.costs import BranchCosts, expected_costs, made_for, own_host
+from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
 from mistify_client.monitor.state.state import stamp
 from mistify_client.monitor.state.targets import Targets
+from mistify_client.runtime.options import PackageOptions, options_of
+from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import INFERENCE, Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, state_directory
@@ -31,16 +33,19 @@ class IntervalOutcome:
 
     Attributes:
         manifest: manifest of the version that the decision is for.
-        situation: the policy's input, with the branch that ran.
+        situation: the policy's input, with the option that was chosen before.
         decision: the policy's decision.
-        predicted_ms: predicted milliseconds of one inference, for each branch.
+        predicted_ms: predicted milliseconds of one inference, for each option.
         outdated_at: end of the last inference of another version, in seconds of the monotonic clock, if no
             app has run this version yet. None if one has, or if no app has run an inference since the
             daemon first saw this version.
         fixed_ms: milliseconds of an inference that stay however small a network is; None if not known.
         diagnosis: why inferences take longer than the target; None if they do not, or none has run.
-        other_threads: the numbers of threads of models that run this version with others than it was
-            measured with. Their inferences do not count.
+        threads: the number of threads that latencies are for.
+        other_threads: the numbers of threads of models that run this version with others. Their inferences do
+            not count.
+        not_followed: the options that apps go on with though another one was chosen some time ago, which they
+            cannot load.
     """
 
     manifest: Manifest
@@ -50,12 +55,14 @@ class IntervalOutcome:
     outdated_at: float | None
     fixed_ms: float | None
     diagnosis: Diagnosis | None
+    threads: int
     other_threads: tuple[int, ...]
+    not_followed: tuple[int, ...]
 
     @property
     def switched(self) -> bool:
-        """Return True if another branch runs from now on."""
-        return self.decision.branch != self.situation.branch
+        """Return True if another option runs from now on."""
+        return self.decision.option != self.situation.option
 
 
 @dataclass
@@ -65,16 +72,15 @@ class _Version:
     Attributes:
         generation: the switchboard's generation for this version.
         stamp: stamp of the manifest's file. It changes if the package is overwritten in its directory.
-        hardware: the profile whose latencies are expected.
-        since: when the present branch was chosen, in seconds of the monotonic clock.
+        options: what it can run, with the latencies that are expected.
+        since: when the present option was chosen, in seconds of the monotonic clock.
         noticed: when the daemon first saw this version, on the same clock.
     """
 
     generation: int
     stamp: tuple[int, int] | None
     manifest: Manifest
-    hardware: str
-    costs: tuple[BranchCosts, ...]
+    options: PackageOptions
     model: LatencyEstimator
     since: float
     noticed: float
@@ -85,10 +91,10 @@ class Foreground:
 
     Args:
         package: the directory of the package that was shipped; its current version is what runs.
-        policy: the policy that chooses the branch.
+        policy: the policy that chooses the option.
         sensor: the sensor of the device.
         hardware: the profile whose latencies are expected. For a package that was not made for it, the
-            host's are used.
+            host's are used, and for subnets those that were measured on this device.
     """
 
     def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
@@ -127,9 +133,9 @@ class Foreground:
             self._fixed.observe(timing)
         situation = Situation(
             now=now,
-            branch=self._branch(version),
+            option=version.options.chosen(self._switchboard.option_in(version.generation)),
             since=version.since,
-            branches=version.model.corrected(version.costs),
+            options=version.model.corrected(version.options.options),
             ratio=version.model.ratio,
             idle=idle,
             reading=reading,
@@ -137,9 +143,9 @@ class Foreground:
             targets=targets,
         )
         decision = self._policy.decide(situation)
-        if decision.branch != situation.branch:
-            # Set by generation: if another version has become current meanwhile, its branch stays as it is.
-            self._switchboard.switch_in(version.generation, decision.branch)
+        if decision.option != situation.option:
+            # Set by generation: if another version has become current meanwhile, its option stays as it is.
+            self._switchboard.switch_in(version.generation, decision.option)
             version.since = now
         fixed_ms = self._fixed.fixed_ms
         return IntervalOutcome(
@@ -150,7 +156,9 @@ class Foreground:
             _outdated_at(runtimes, version),
             fixed_ms,
             None if timing is None else diagnose(timing, fixed_ms, targets.latency),
+            version.options.threads,
             _other_threads(runtimes, version),
+            _not_followed(runtimes, version, situation.option),
         )
 
     def _current(self, now: float) -> _Version:
@@ -160,32 +168,27 @@ class Foreground:
         if before is not None and (before.generation, before.stamp) == (generation, manifest_stamp):
             return before
         manifest = Manifest.load(directory)
-        hardware = self._hardware if made_for(manifest, self._hardware) else own_host(manifest)
-        costs = expected_costs(manifest, hardware)
+        options = expected_on(self._hardware, options_of(directory, manifest, self._state), manifest)
         # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
-        comparable = before is not None and before.hardware == hardware
+        comparable = before is not None and before.options.hardware == options.hardware
         ratio = before.model.ratio if before is not None and comparable else 1.0
         if not comparable:
             self._fixed = FixedTime()
-        model = LatencyEstimator([each.latency_ms for each in costs], ratio)
-        # When the daemon starts, the branch counts as chosen long ago, so that a better one need not wait.
+        model = LatencyEstimator([option.latency_ms for option in options.options], ratio)
+        # When the daemon starts, the option counts as chosen long ago, so that a better one need not wait.
         since = -inf if before is None else now
-        return _Version(generation, manifest_stamp, manifest, hardware, costs, model, since, noticed=now)
-
-    def _branch(self, version: _Version) -> int:
-        branch = self._switchboard.branch_in(version.generation)
-        return branch if 0 <= branch < len(version.costs) else version.manifest.default_branch
+        return _Version(generation, manifest_stamp, manifest, options, model, since, noticed=now)
 
 
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
-    """Return the inferences of all processes since the branch was chosen, in order of time.
+    """Return the inferences of all processes since the option was chosen, in order of time.
 
     Only those count that ran as the version was measured: with as many threads.
 
     A process may still run the previous package. It then has another generation, or, if the package was
-    overwritten in its directory, possibly another number of branches.
+    overwritten in its directory, possibly another number of options.
     """
-    running = version.generation, len(version.costs), version.manifest.latency.threads
+    running = version.generation, len(version.options.options), version.options.threads
     matching = [
         runtime.inferences
         for runtime in runtimes
@@ -203,7 +206,21 @@ def _other_threads(runtimes: Sequence[Observed], version: _Version) -> tuple[int
         for runtime in runtimes
         if runtime.generation == version.generation and len(runtime.inferences)
     }
-    return tuple(sorted(threads - {version.manifest.latency.threads}))
+    return tuple(sorted(threads - {version.options.threads}))
+
+
+def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: int) -> tuple[int, ...]:
+    """Return the value of `IntervalOutcome.not_followed`; branches need not be loaded."""
+    if not version.options.of_blocks:
+        return ()
+    last = [
+        runtime.inferences[-1]
+        for runtime in runtimes
+        if runtime.generation == version.generation and len(runtime.inferences)
+    ]
+    chosen_at = max(version.since, version.noticed)
+    others = {int(each["option"]) for each in last if each["ended"] - chosen_at > RETRY_SECONDS} - {wanted}
+    return tuple(sorted(each for each in others if each < len(version.options.options)))
 
 
 def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:

@@ -16,7 +16,7 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
     """Return the present decision as plain data; values that are not known are None."""
     situation = outcome.situation
     return {
-        "branch": outcome.decision.branch,
+        "branch": outcome.decision.option,
         "fits": outcome.decision.fits,
         "reason": outcome.decision.reason,
         "ratio": situation.ratio,
@@ -24,8 +24,13 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
         "cause": None if outcome.diagnosis is None else asdict(outcome.diagnosis),
         "targets": targets(situation.targets),
         "branches": [
-            {"expected_ms": costs.latency_ms, "predicted_ms": predicted, "accuracy": costs.accuracy}
-            for costs, predicted in zip(situation.branches, outcome.predicted_ms, strict=True)
+            {
+                "expected_ms": option.latency_ms,
+                "predicted_ms": predicted,
+                "accuracy": option.accuracy,
+                **({} if option.blocks is None else option.blocks.model_dump(mode="json")),
+            }
+            for option, predicted in zip(situation.options, outcome.predicted_ms, strict=True)
         ],
         "reading": asdict(situation.reading),
     }
@@ -59,8 +64,9 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"cause: {cause['reason']}"
     for number, branch in enumerate(status["branches"]):
         mark = "*" if number == status["branch"] else " "
+        kind = "subnet" if "files" in branch else "branch"
         yield (
-            f"{mark} branch {number}: {format_time(branch['predicted_ms'], _DIGITS)} now, "
+            f"{mark} {kind} {number}: {format_time(branch['predicted_ms'], _DIGITS)} now, "
             f"{format_time(branch['expected_ms'], _DIGITS)} expected, accuracy {branch['accuracy']:.4g}"
         )
     yield f"device: {_reading(status['reading']) or 'nothing is known of it'}"

@@ -1,1 +1,1 @@
-"""Packages in use: inference in LiteRT, branches, versions."""
+"""Packages in use: inference in LiteRT, options, versions."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.litert import open_interpreter
-from mistify.package.manifest import BRANCH_INPUT, SIGNATURE, Manifest, branch_signature
+from mistify.package.manifest import BRANCH_INPUT, SIGNATURE, Manifest, TensorInfo, branch_signature
 from mistify.tflite.resizable import resizable
 from mistify_client.runtime.inputs import Array
 
@@ -17,8 +17,9 @@ NETWORK: Final = "serve.tflite"
 #: Memory stays allocated for so many batch sizes, those of the last calls.
 ALLOCATIONS: Final = 4
 
-#: Runs an inference on inputs, by name, with a branch.
-Run = Callable[[Mapping[str, Array], int], dict[str, Array]]
+#: Runs an inference on inputs, by name, with the option of a number. Returns the outputs by name, and the
+#: number of the option that ran: another one while that which is wanted is being loaded.
+Run = Callable[[Mapping[str, Array], int], tuple[dict[str, Array], int]]
 
 #: The shapes of the inputs in their order.
 Shapes = tuple[tuple[int, ...], ...]
@@ -55,7 +56,12 @@ class Network:
         Returns:
             Name of the output -> array [batch, ...].
         """
-        return self.prepared(inputs)(inputs, branch)
+        outputs, _ = self.prepared(inputs)(inputs, branch)
+        return outputs
+
+    def running(self, wanted: int) -> int:
+        """Return the branch that runs where one is wanted: that one, as all are in memory."""
+        return wanted
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
         """Return a function that runs inferences on inputs of these shapes, in memory that is allocated."""
@@ -70,13 +76,9 @@ class Network:
         Args:
             shapes: of the inputs; single examples if not given.
         """
-        inputs = self.manifest.inputs
-        if shapes is None:
-            shapes = tuple(tuple(max(size, 1) for size in info.shape) for info in inputs)
-        named = zip(inputs, shapes, strict=True)
-        zeros = {info.name: np.zeros(shape, info.dtype) for info, shape in named}
+        inputs = zeros(self.manifest.inputs, shapes)
         for branch in range(len(self.manifest.branches) or 1):
-            self(zeros, branch)
+            self(inputs, branch)
 
     def _allocated(self, shapes: Shapes) -> "_Allocation":
         """Return memory for new shapes, if need be that of the shapes that were not used for longest."""
@@ -108,6 +110,18 @@ def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
     return network
 
 
+def zeros(inputs: Sequence[TensorInfo], shapes: Shapes | None = None) -> dict[str, Array]:
+    """Return an array of zeros for each input, by name.
+
+    Args:
+        inputs: of a network.
+        shapes: of the arrays; those of a single example if not given.
+    """
+    if shapes is None:
+        shapes = tuple(tuple(max(size, 1) for size in info.shape) for info in inputs)
+    return {info.name: np.zeros(shape, info.dtype) for info, shape in zip(inputs, shapes, strict=True)}
+
+
 class _Allocation:
     """An interpreter, and its memory for inputs of one shape.
 
@@ -137,13 +151,12 @@ class _Allocation:
             self._interpreter.resize_tensor_input(index, shape)
         self._interpreter.allocate_tensors()
 
-    def run(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
-        """Run an inference, and return the outputs by name, which are the caller's own."""
+    def run(self, inputs: Mapping[str, Array], branch: int) -> tuple[dict[str, Array], int]:
+        """Run an inference, and return the outputs by name, which are the caller's own, and the branch."""
         if self._branches:
-            outputs: dict[str, Array] = self._branches[branch](**inputs)
-            return outputs
+            return self._branches[branch](**inputs), branch
         interpreter = self._interpreter
         for name, index in self._inputs:
             interpreter.set_tensor(index, inputs[name])
         interpreter.invoke()
-        return {name: interpreter.get_tensor(index) for name, index in self._outputs}
+        return {name: interpreter.get_tensor(index) for name, index in self._outputs}, branch

@@ -5,15 +5,47 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy.typing as npt
 
+from mistify.package.manifest import Manifest
 from mistify_client.runtime.inputs import Array, Given, bind
-from mistify_client.runtime.interpreter import Network
+from mistify_client.runtime.interpreter import Run, Shapes
+from mistify_client.runtime.options import PackageOptions
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 
 logger = logging.getLogger(__name__)
+
+
+class Runnable(Protocol):
+    """What runs the options of a package, for one thread at a time.
+
+    Attributes:
+        manifest: of the package.
+        threads: how many LiteRT runs them with.
+    """
+
+    manifest: Manifest
+    threads: int
+
+    @property
+    def shapes(self) -> Sequence[Shapes]:
+        """Return the shapes of inputs for which memory is allocated."""
+
+    def running(self, wanted: int) -> int:
+        """Return the number of the option that runs while one is wanted, which may have to be loaded."""
+
+    def prepared(self, inputs: Mapping[str, Array]) -> Run:
+        """Return a function that runs inferences on inputs of these shapes, in memory that is allocated."""
+
+    def warm_up(self, shapes: Shapes | None = None) -> None:
+        """Run what is in memory once, so that a first inference takes no longer than others.
+
+        Args:
+            shapes: of the inputs; single examples if not given.
+        """
 
 
 class LoadedPackage:
@@ -21,14 +53,18 @@ class LoadedPackage:
 
     Attributes:
         manifest: of the package.
-        network: of the package.
+        network: runs its options.
+        options: of the package.
         recorder: records its inferences.
         generation: of its version (`Switchboard.generation`).
     """
 
-    def __init__(self, network: Network, recorder: Recorder, generation: int) -> None:
+    def __init__(
+        self, network: Runnable, options: PackageOptions, recorder: Recorder, generation: int
+    ) -> None:
         self.manifest = network.manifest
         self.network = network
+        self.options = options
         self.recorder = recorder
         self.generation = generation
         self._lock = threading.Lock()
@@ -36,7 +72,7 @@ class LoadedPackage:
     def run(
         self, arrays: Sequence[Given], named: Mapping[str, npt.ArrayLike], switchboard: Switchboard
     ) -> dict[str, Array]:
-        """Run the branch that the switchboard names when the inference begins.
+        """Run the option that the switchboard names; while that is being loaded, the one before.
 
         Args:
             arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
@@ -53,41 +89,45 @@ class LoadedPackage:
         values = bind(self.manifest.inputs, arrays, named)
         batch = len(next(iter(values.values())))
         with self._lock:
-            branch = self.branch(switchboard)
+            wanted = self.wanted(switchboard)
             run = self.network.prepared(values)
             computing, started = time.thread_time(), time.monotonic()
-            outputs = run(values, branch)
+            outputs, option = run(values, wanted)
             ended, computed = time.monotonic(), time.thread_time()
             self.recorder.record(
                 ended,
                 1e3 * (ended - started),
                 1e3 * (computed - computing),
                 1e3 * (started - called),
-                branch=branch,
+                option=option,
                 batch=batch,
             )
         return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
 
-    def branch(self, switchboard: Switchboard) -> int:
-        """Return the branch that a switchboard names; the default one where there is no such branch."""
-        branch = switchboard.branch_in(self.generation)
-        return branch if 0 <= branch < len(self.manifest.branches) else self.manifest.default_branch
+    def wanted(self, switchboard: Switchboard) -> int:
+        """Return the number of the option that a switchboard names; the default one where there is none."""
+        return self.options.chosen(switchboard.option_in(self.generation))
+
+    def running(self, switchboard: Switchboard) -> int:
+        """Return the number of the option that runs, while the one that is wanted may be being loaded."""
+        return self.network.running(self.wanted(switchboard))
 
 
-def recorded(network: Network, state: Path, generation: int) -> LoadedPackage:
+def recorded(network: Runnable, options: PackageOptions, state: Path, generation: int) -> LoadedPackage:
     """Return a loaded package; a monitor can read its statistics if the state directory is writable.
 
     Args:
-        network: of the package.
+        network: runs the options of the package.
+        options: of the package.
         state: the state directory of the package.
         generation: of the version (`Switchboard.generation`).
     """
-    branches = len(network.manifest.branches) or 1
+    count = len(options.options)
     try:
-        recorder = Recorder.open(state, branches, generation, network.threads)
+        recorder = Recorder.open(state, count, generation, network.threads)
     except OSError as error:
         logger.warning(
             "no monitor sees what this model does until it is loaded again, %s has no place: %s", state, error
         )
-        recorder = Recorder(branches, generation, network.threads)
-    return LoadedPackage(network, recorder, generation)
+        recorder = Recorder(count, generation, network.threads)
+    return LoadedPackage(network, options, recorder, generation)

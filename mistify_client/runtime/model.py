@@ -1,4 +1,4 @@
-"""A package as an app uses it: load it, call it with NumPy arrays, switch its branch (paper 6)."""
+"""A package as an app uses it: load it, call it with NumPy arrays, switch what runs (paper 6)."""
 
 import logging
 import math
@@ -18,17 +18,16 @@ from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
-from mistify_client.runtime.interpreter import NETWORK, Network, open_network
-from mistify_client.runtime.loaded import LoadedPackage, recorded
+from mistify_client.runtime.interpreter import NETWORK, open_network
+from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
+from mistify_client.runtime.options import Option, PackageOptions, options_of
+from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, state_directory
 
 #: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
 LOAD_ATTEMPTS = 6
-
-#: Seconds until a version that could not be loaded is tried again: the reason may have passed.
-RETRY_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +41,10 @@ class PortedModel:
     manifest, and takes arrays that are int8 already as they are. One output is returned as an array, several
     as a dict by name. The model may be called from several threads; one at a time runs.
 
-    A monitor on the same device may switch the branch, or make another version of the package current: that
-    one is loaded in the background and takes over between two inferences. Where loading fails it is tried
-    again at an inference after `RETRY_SECONDS`.
+    A monitor on the same device may switch to another of the `options`, or make another version of the
+    package current. What is not in memory, a version or the blocks of a subnet, is loaded in the background
+    and takes over between two inferences. Where loading fails it is tried again at an inference after
+    `RETRY_SECONDS`.
 
     Args:
         package: the directory of the package that was shipped.
@@ -120,25 +120,48 @@ class PortedModel:
 
     @property
     def branch(self) -> int:
-        """Return the number of the branch that the next inference runs."""
-        return self._loaded.branch(self._switchboard)
+        """Return the number of the branch that the next inference runs, or of the subnet that is `wanted`."""
+        return self.wanted
 
-    def switch(self, branch: int) -> None:
-        """Run another branch from the next inference on, in every process that uses the package.
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Return what the package can run, in the order of its numbers.
 
-        Takes no longer than writing a number: all branches are loaded.
+        Its branches; or the subnets of its blocks that were found to be the best on this device, the fastest
+        first; or its network alone.
+        """
+        return self._loaded.options.options
+
+    @property
+    def wanted(self) -> int:
+        """Return the number of the option that was chosen last."""
+        return self._loaded.wanted(self._switchboard)
+
+    @property
+    def running(self) -> int:
+        """Return the number of the option that runs: not the `wanted` one while that is being loaded."""
+        return self._loaded.running(self._switchboard)
+
+    def switch(self, option: int) -> None:
+        """Run another option, a branch or a subnet, in every process that uses the package.
+
+        Takes no longer than writing a number. All branches are in memory, so that a branch runs from the next
+        inference on. The blocks of a subnet are loaded in the background, which the next inference begins.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such branch.
+            MistifyError: NOT_FOUND, there is no such branch or subnet.
         """
         loaded = self._loaded
-        count = len(loaded.manifest.branches)
-        if not 0 <= branch < count:
-            known = f"its branches are 0 to {count - 1}" if count else "it has none"
+        if loaded.options.of_blocks:
+            kind, kinds, count = "subnet", "subnets", len(loaded.options.options)
+        else:
+            kind, kinds, count = "branch", "branches", len(loaded.manifest.branches)
+        if not 0 <= option < count:
+            known = f"its {kinds} are 0 to {count - 1}" if count else "it has none"
             raise MistifyError(
-                ErrorCode.NOT_FOUND, f"the package {self._package} has no branch {branch}: {known}"
+                ErrorCode.NOT_FOUND, f"the package {self._package} has no {kind} {option}: {known}"
             )
-        self._switchboard.switch_in(loaded.generation, branch)
+        self._switchboard.switch_in(loaded.generation, option)
 
     def statistics(self, seconds: float = 10.0) -> Statistics:
         """Return figures on this model's inferences of the last seconds, without the time spent waiting."""
@@ -185,10 +208,11 @@ class PortedModel:
             if generation != self._noticed:
                 return  # an even newer one is being loaded
             try:
-                network = _network(current(self._package), self._threads)
+                state = state_directory(self._package)
+                network, options = _opened(current(self._package), state, self._threads)
                 for shapes in self._loaded.network.shapes:
                     network.warm_up(shapes)
-                self._loaded = recorded(network, state_directory(self._package), generation)
+                self._loaded = recorded(network, options, state, generation)
             except Exception:
                 self._put_off()
 
@@ -250,19 +274,23 @@ def _open(package: Path, threads: int | None) -> PortedModel:
     switchboard = _switchboard(state)
     generation = switchboard.generation  # read before the version, so that none is missed
     try:
-        network = _network(current(package), threads)
+        network, options = _opened(current(package), state, threads)
     except MistifyError as error:
         if current(package) == package:
             raise
         logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
-        network = _network(package, threads)
+        network, options = _opened(package, state, threads)
         generation = switchboard.generation_before  # so that the current version is tried again
-    return PortedModel(package, switchboard, recorded(network, state, generation), threads=threads)
+    return PortedModel(package, switchboard, recorded(network, options, state, generation), threads=threads)
 
 
-def _network(directory: Path, threads: int | None) -> Network:
+def _opened(directory: Path, state: Path, threads: int | None) -> tuple[Runnable, PackageOptions]:
     manifest = _verified(directory)
-    return open_network(directory, manifest, threads or manifest.latency.threads)
+    options = options_of(directory, manifest, state)
+    threads = threads or options.threads
+    if options.of_blocks:
+        return open_subnets(directory, manifest, options, state, threads), options
+    return open_network(directory, manifest, threads), options
 
 
 def _verified(directory: Path) -> Manifest:

@@ -25,14 +25,14 @@ CAPACITY: Final = 1024
 
 #: An inference: when it ended (seconds of `time.monotonic`, the same in all processes); the milliseconds that
 #: the network took, those of them that its thread had the processor, and those that the call had taken before
-#: the network ran; the branch that ran; the number of examples.
+#: the network ran; the number of the option that ran, a branch or a subnet; the number of examples.
 INFERENCE: Final = np.dtype(
     [
         ("ended", "f8"),
         ("latency_ms", "f4"),
         ("computing_ms", "f4"),
         ("before_ms", "f4"),
-        ("branch", "i4"),
+        ("option", "i4"),
         ("batch", "i8"),
     ]
 )
@@ -40,7 +40,7 @@ INFERENCE: Final = np.dtype(
 _RUNTIMES: Final = "runtimes"
 _MAGIC: Final = b"MISTIFY\3"
 
-# Magic, generation, number of branches, threads; then an integer for the total, one for each branch, and the
+# Magic, generation, number of options, threads; then an integer for the total, one for each option, and the
 # ring.
 _HEADER: Final = struct.Struct("8sIIQ")
 _COUNT_BYTES: Final = 8
@@ -55,8 +55,8 @@ class Statistics:
         inferences: how many the figures are of.
         p50_ms: the median of their latencies; None where there were none.
         p95_ms: the latency that one in twenty exceeds.
-        counts: how many inferences each branch has run since the model was loaded.
-        branch: the one that ran last; None where there were no inferences.
+        counts: how many inferences each option has run since the model was loaded.
+        branch: the option that ran last; None where there were no inferences.
     """
 
     inferences: int
@@ -74,7 +74,7 @@ class Observed:
         pid: of its process.
         generation: of the version that it runs (`Switchboard.generation`).
         threads: how many LiteRT runs it with.
-        counts: how many inferences each branch has run; one figure where there are no branches.
+        counts: how many inferences each option has run; one figure where there is a single network.
         inferences: the last ones, the oldest first, as `INFERENCE`.
     """
 
@@ -89,7 +89,7 @@ class Observed:
         since = (time.monotonic() if now is None else now) - seconds
         recent = self.inferences[self.inferences["ended"] >= since]
         p50, p95 = np.quantile(recent["latency_ms"], (0.5, 0.95)).tolist() if len(recent) else (None, None)
-        branch = int(self.inferences["branch"][-1]) if len(self.inferences) else None
+        branch = int(self.inferences["option"][-1]) if len(self.inferences) else None
         return Statistics(len(recent), p50, p95, self.counts, branch)
 
 
@@ -99,27 +99,27 @@ class Recorder:
     A recorder that is made without `open` is for this process alone.
 
     Args:
-        branches: how many there are; 1 where the package has none.
+        options: how many there are.
         generation: of the version that runs.
         threads: how many LiteRT runs it with.
         memory: of `recorder_bytes`.
     """
 
     def __init__(
-        self, branches: int, generation: int, threads: int, memory: mmap.mmap | bytearray | None = None
+        self, options: int, generation: int, threads: int, memory: mmap.mmap | bytearray | None = None
     ) -> None:
-        self._memory = bytearray(recorder_bytes(branches)) if memory is None else memory
-        _HEADER.pack_into(self._memory, 0, _MAGIC, generation, branches, threads)
-        self._ring = _ring_offset(branches)
+        self._memory = bytearray(recorder_bytes(options)) if memory is None else memory
+        _HEADER.pack_into(self._memory, 0, _MAGIC, generation, options, threads)
+        self._ring = _ring_offset(options)
         self._counts = memoryview(self._memory)[_HEADER.size : self._ring].cast("Q")
 
     @classmethod
-    def open(cls, state: Path, branches: int, generation: int, threads: int) -> "Recorder":
+    def open(cls, state: Path, options: int, generation: int, threads: int) -> "Recorder":
         """Return a recorder that other processes can read as long as it exists.
 
         Args:
             state: the state directory of the package.
-            branches: how many there are; 1 where the package has none.
+            options: how many there are.
             generation: of the version that runs.
             threads: how many LiteRT runs it with.
 
@@ -128,7 +128,7 @@ class Recorder:
         """
         runtimes = state / _RUNTIMES
         runtimes.mkdir(parents=True, exist_ok=True)
-        size = recorder_bytes(branches)
+        size = recorder_bytes(options)
         with locked(runtimes):  # a file without a lock looks like one of an ended process
             _remove_stale(runtimes)
             path = next(path for path in _names(runtimes) if not path.exists())
@@ -137,7 +137,7 @@ class Recorder:
             with path.open("r+b") as file:
                 lock(file)
                 # The mapping keeps a descriptor, and with it the lock, until it is collected.
-                return cls(branches, generation, threads, mmap.mmap(file.fileno(), size))
+                return cls(options, generation, threads, mmap.mmap(file.fileno(), size))
 
     def record(
         self,
@@ -146,7 +146,7 @@ class Recorder:
         computing_ms: float,
         before_ms: float,
         *,
-        branch: int,
+        option: int,
         batch: int,
     ) -> None:
         """Record an inference.
@@ -156,14 +156,14 @@ class Recorder:
             latency_ms: of the network.
             computing_ms: for which the thread had the processor meanwhile.
             before_ms: from the call until the network ran: checking inputs, waiting for other calls.
-            branch: the branch that ran; 0 where the package has none.
+            option: the number of the one that ran; 0 where the package has a single network.
             batch: how many examples it had.
         """
         counts = self._counts
         total = counts[0]
         offset = self._ring + total % CAPACITY * _RECORD.size
-        _RECORD.pack_into(self._memory, offset, ended, latency_ms, computing_ms, before_ms, branch, batch)
-        counts[1 + branch] += 1
+        _RECORD.pack_into(self._memory, offset, ended, latency_ms, computing_ms, before_ms, option, batch)
+        counts[1 + option] += 1
         counts[0] = total + 1  # last: only now is the record complete
 
     def observed(self) -> Observed:
@@ -171,9 +171,9 @@ class Recorder:
         return _read(self._memory, os.getpid())
 
 
-def recorder_bytes(branches: int) -> int:
+def recorder_bytes(options: int) -> int:
     """Return the size of a recorder's memory in bytes."""
-    return _ring_offset(branches) + CAPACITY * _RECORD.size
+    return _ring_offset(options) + CAPACITY * _RECORD.size
 
 
 def observed(state: Path) -> list[Observed]:
@@ -209,8 +209,8 @@ def _names(runtimes: Path) -> Iterator[Path]:
     return (runtimes / f"{os.getpid()}-{number}" for number in itertools.count())
 
 
-def _ring_offset(branches: int) -> int:
-    return _HEADER.size + _COUNT_BYTES * (1 + branches)
+def _ring_offset(options: int) -> int:
+    return _HEADER.size + _COUNT_BYTES * (1 + options)
 
 
 def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
@@ -221,15 +221,15 @@ def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
     """
     if memory[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"no recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
-    _, generation, branches, threads = _HEADER.unpack_from(memory)
-    counts, last = _counts(memory, branches)
-    copied = np.frombuffer(memory[_ring_offset(branches) : recorder_bytes(branches)], INFERENCE)
+    _, generation, options, threads = _HEADER.unpack_from(memory)
+    counts, last = _counts(memory, options)
+    copied = np.frombuffer(memory[_ring_offset(options) : recorder_bytes(options)], INFERENCE)
     # Newer records may have replaced the oldest ones since, and one more may be half written.
-    first = max(0, _counts(memory, branches)[1] - CAPACITY + 1)
+    first = max(0, _counts(memory, options)[1] - CAPACITY + 1)
     return Observed(pid, generation, threads, counts, copied[np.arange(first, max(first, last)) % CAPACITY])
 
 
-def _counts(memory: mmap.mmap | bytearray, branches: int) -> tuple[tuple[int, ...], int]:
-    """Return the number of inferences of each branch, and of all."""
-    total, *counts = struct.unpack_from(f"{1 + branches}Q", memory, _HEADER.size)
+def _counts(memory: mmap.mmap | bytearray, options: int) -> tuple[tuple[int, ...], int]:
+    """Return the number of inferences of each option, and of all."""
+    total, *counts = struct.unpack_from(f"{1 + options}Q", memory, _HEADER.size)
     return tuple(counts), total

@@ -1,4 +1,4 @@
-"""The switchboard of a package: the branch that runs, and the generation of the current version (paper 6).
+"""The switchboard of a package: the option that runs, and the generation of the current version (paper 6).
 
 A file of 20 bytes, mapped into the memory of every process that uses the package. A runtime reads it at each
 inference, which costs as much as reading a variable.
@@ -10,24 +10,26 @@ from typing import Final
 
 from mistify.files import locked
 
-#: The branch of a version that nobody has switched yet: the package's default.
-DEFAULT_BRANCH: Final = -1
+#: The option of a version that nobody has switched yet: the package's default.
+DEFAULT_OPTION: Final = -1
 
 _FILE: Final = "switchboard"
 
 # The last byte of the magic is the version of the format. Then come words of 4 bytes: the generation, the
-# branch of even generations, that of odd ones.
+# option of even generations, that of odd ones.
 _MAGIC: Final = b"MISTIFY\1"
-_GENERATION, _BRANCHES = 2, 3
+_GENERATION, _OPTIONS = 2, 3
 _GENERATIONS: Final = 2**32
-_INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_BRANCH.to_bytes(4, "little", signed=True)
+_INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", signed=True)
 
 
 class Switchboard:
-    """The choice of the branch that runs. Words are read and written whole, by any thread or process.
+    """The choice of the option that runs, a branch or a subnet of blocks.
 
-    A branch belongs to one version of the package, a generation: while a new version is being loaded, the old
-    one keeps its branch. A switchboard that is made without `open` is for this process alone.
+    Words are read and written whole, by any thread or process.
+
+    An option belongs to one version of the package, a generation: while a new version is being loaded, the
+    old one keeps its option. A switchboard that is made without `open` is for this process alone.
     """
 
     def __init__(self, memory: mmap.mmap | bytearray | None = None) -> None:
@@ -62,24 +64,24 @@ class Switchboard:
         return (self.generation - 1) % _GENERATIONS
 
     @property
-    def branch(self) -> int:
-        """Return the branch of the current version's next inference; `DEFAULT_BRANCH` until it is set."""
-        return self.branch_in(self.generation)
+    def option(self) -> int:
+        """Return the option of the current version's next inference; `DEFAULT_OPTION` until it is set."""
+        return self.option_in(self.generation)
 
-    @branch.setter
-    def branch(self, branch: int) -> None:
-        self.switch_in(self.generation, branch)
+    @option.setter
+    def option(self, option: int) -> None:
+        self.switch_in(self.generation, option)
 
-    def branch_in(self, generation: int) -> int:
-        """Return the branch of a version: the current one, or the one before, which may still run."""
-        return self._signed[_BRANCHES + generation % 2]
+    def option_in(self, generation: int) -> int:
+        """Return the option of a version: the current one, or the one before, which may still run."""
+        return self._signed[_OPTIONS + generation % 2]
 
-    def switch_in(self, generation: int, branch: int) -> None:
-        """Set the branch of a version."""
-        self._signed[_BRANCHES + generation % 2] = branch
+    def switch_in(self, generation: int, option: int) -> None:
+        """Set the option of a version."""
+        self._signed[_OPTIONS + generation % 2] = option
 
     def bump(self) -> None:
-        """Announce another current version, which runs its default branch; writers hold a lock."""
+        """Announce another current version, which runs its default option; writers hold a lock."""
         following = (self.generation + 1) % _GENERATIONS
-        self.switch_in(following, DEFAULT_BRANCH)
+        self.switch_in(following, DEFAULT_OPTION)
         self._unsigned[_GENERATION] = following

@@ -2,7 +2,7 @@
 
 Beside a package `P` lies `P.state/`, shared by every process that uses the package:
 
-    switchboard         the branch that runs
+    switchboard         the option that runs
     current, previous   symlinks to versions; where there is none it is P itself
     versions/NAME/      complete packages
     runtimes/PID-N      the last inferences of each loaded model

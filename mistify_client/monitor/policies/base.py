@@ -1,4 +1,4 @@
-"""The contract of a policy, which chooses the branch that runs (paper 6), and the registry of policies."""
+"""The contract of a policy, which chooses the option that runs (paper 6), and the registry of policies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.validation import Settings, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
-from mistify_client.monitor.sensing.costs import BranchCosts
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
+from mistify_client.runtime.options import Option
 
 ENTRY_POINTS = "mistify.policies"
 DEFAULT = "predictive"
@@ -25,9 +25,9 @@ class Situation:
 
     Attributes:
         now: seconds of the monotonic clock.
-        branch: number of the branch that runs.
+        option: number of the option that was chosen; while its blocks are being loaded, another one runs.
         since: when it was chosen, on the same clock.
-        branches: expected costs of each branch, with latencies corrected by measurements on this device.
+        options: what the package can run, with latencies corrected by measurements on this device.
         ratio: how many times longer than expected inferences take; 1 before any was measured.
         idle: True if the last interval had too few inferences to measure the ratio, which is then older.
         reading: the device's present resources.
@@ -36,9 +36,9 @@ class Situation:
     """
 
     now: float
-    branch: int
+    option: int
     since: float
-    branches: tuple[BranchCosts, ...]
+    options: tuple[Option, ...]
     ratio: float
     idle: bool
     reading: SensorReading
@@ -51,18 +51,18 @@ class Decision:
     """The decision of a policy.
 
     Attributes:
-        branch: number of the branch that runs from now on.
-        fits: True if that branch keeps to all targets.
+        option: number of the option that runs from now on.
+        fits: True if that option keeps to all targets.
         reason: an explanation for the log.
     """
 
-    branch: int
+    option: int
     fits: bool
     reason: str
 
 
 class Policy(ABC):
-    """Base of the policies, which choose the branch that runs once in each interval.
+    """Base of the policies, which choose the option that runs once in each interval.
 
     A policy is used by one thread and may keep state between decisions. It never waits and reads no clock:
     its decisions depend only on its settings and on the situations so far.
@@ -79,9 +79,9 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, situation: Situation) -> Decision:
-        """Choose the branch that runs from now on, which may be the present one.
+        """Choose the option that runs from now on, which may be the present one.
 
-        If no branch fits, the decision names the best of them. If that lasts, the daemon requests a new
+        If no option fits, the decision names the best of them. If that lasts, the daemon requests a new
         package.
         """
 
@@ -94,7 +94,7 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
 
     Raises:
         MistifyError: INVALID_CONFIG: the name is unknown, the plug-in cannot be loaded, or the policy refuses
-            its settings.
+            its settings or cannot decide in a situation that is made up.
     """
     name = settings.get("name", DEFAULT)
     registered = plug_ins(ENTRY_POINTS)
@@ -108,6 +108,7 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
         params = policy_class.params_class.model_validate(own)
     except ValidationError as error:
         raise invalid_config(problems_of(error, policy_class.params_class, "policy"), "the policy") from error
+    _try(policy_class(params), registered[str(name)])
     return policy_class(params)
 
 
@@ -116,4 +117,17 @@ def _load(point: EntryPoint) -> type[Policy]:
         return load_class(point, Policy)
     except UnusablePlugInError as error:
         problem = Problem("policy.name", shown(point.name), "a policy that can be loaded", f"mend {error}")
+        raise invalid_config([problem], "the policy") from error
+
+
+def _try(policy: Policy, point: EntryPoint) -> None:
+    """Let a policy decide once, so that one for another version of Mistify is refused at once."""
+    options = (Option("branch 0", 1.0, 0.5), Option("branch 1", 2.0, 0.6))
+    reading = SensorReading()
+    try:
+        policy.decide(Situation(0.0, 0, 0.0, options, 1.0, True, reading, reading, Targets()))
+    except Exception as error:  # of whatever the plug-in does
+        expected = f"a policy that decides as {Policy.__module__}.{Policy.__name__} says"
+        fix = f"mend {point.value}: {type(error).__name__}: {error}"
+        problem = Problem("policy.name", shown(point.name), expected, fix)
         raise invalid_config([problem], "the policy") from error

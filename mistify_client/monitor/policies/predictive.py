@@ -1,4 +1,4 @@
-"""The default policy: the most accurate branch that is predicted to keep to the targets."""
+"""The default policy: the most accurate option that is predicted to keep to the targets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,7 +9,7 @@ from mistify.parsing.quantities import format_time
 from mistify.parsing.validation import Settings
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
-from mistify_client.monitor.sensing.costs import BranchCosts
+from mistify_client.runtime.options import Option
 
 #: A smaller share of free processor time counts as this one, so that the predicted slowdown stays bounded.
 _LEAST_CPU: Final = 0.05
@@ -19,10 +19,10 @@ class PredictiveParams(Settings):
     """Settings of the predictive policy.
 
     Attributes:
-        hysteresis: margin below the target's latency, as a share of it, that a better branch has to keep. On
-            the way down, a branch with half this margin is preferred, if there is one.
-        dwell: seconds for which a better branch has to keep the margin without a break, and for which the
-            present branch has to have run, before the better one takes over. A branch that exceeds a target
+        hysteresis: margin below the target's latency, as a share of it, that a better option has to keep. On
+            the way down, an option with half this margin is preferred, if there is one.
+        dwell: seconds for which a better option has to keep the margin without a break, and for which the
+            present option has to have run, before the better one takes over. An option that exceeds a target
             is left at once.
     """
 
@@ -33,8 +33,8 @@ class PredictiveParams(Settings):
 class PredictivePolicy(Policy):
     """Policy that predicts latencies as the expected ones times the measured ratio (paper 6).
 
-    It switches down at once, but up only to a branch that has kept a margin in every decision for a while.
-    Noise around the target therefore costs one switch down, and no swinging between branches.
+    It switches down at once, but up only to an option that has kept a margin in every decision for a while.
+    Noise around the target therefore costs one switch down, and no swinging between options.
     """
 
     params_class = PredictiveParams
@@ -45,88 +45,88 @@ class PredictivePolicy(Policy):
         self._clear_since: dict[int, float] = {}
 
     def decide(self, situation: Situation) -> Decision:
-        """Choose the branch that runs from now on, as `Policy.decide` describes."""
-        options = _Options(situation)
-        steadily_clear = self._steadily_clear(options, situation.since, situation.now)
-        if not options.within(situation.branch):
-            return options.decision(self._way_down(options))
-        return options.decision(options.best([situation.branch, *steadily_clear]))
+        """Choose the option that runs from now on, as `Policy.decide` describes."""
+        predicted = _Predictions(situation)
+        steadily_clear = self._steadily_clear(predicted, situation.since, situation.now)
+        if not predicted.within(situation.option):
+            return predicted.decision(self._way_down(predicted))
+        return predicted.decision(predicted.best([situation.option, *steadily_clear]))
 
-    def _steadily_clear(self, options: "_Options", since: float, now: float) -> list[int]:
-        """Return the branches that have kept the margin for the dwell, if the present one has run as long."""
-        clear = options.all_within(self._params.hysteresis)
-        self._clear_since = {branch: self._clear_since.get(branch, now) for branch in clear}
+    def _steadily_clear(self, predicted: "_Predictions", since: float, now: float) -> list[int]:
+        """Return the options that have kept the margin for the dwell, if the present one has run as long."""
+        clear = predicted.all_within(self._params.hysteresis)
+        self._clear_since = {option: self._clear_since.get(option, now) for option in clear}
         latest = now - self._params.dwell
-        return [branch for branch in clear if max(since, self._clear_since[branch]) <= latest]
+        return [option for option in clear if max(since, self._clear_since[option]) <= latest]
 
-    def _way_down(self, options: "_Options") -> int:
-        """Return the best branch within the targets, with a margin if possible, or else the fastest."""
+    def _way_down(self, predicted: "_Predictions") -> int:
+        """Return the best option within the targets, with a margin if possible, or else the fastest."""
         for margin in (self._params.hysteresis / 2, 0.0):
-            if within := options.all_within(margin):
-                return options.best(within)
-        return options.fastest
+            if within := predicted.all_within(margin):
+                return predicted.best(within)
+        return predicted.fastest
 
 
-class _Options:
-    """The branches of a situation, with their predicted latencies."""
+class _Predictions:
+    """The options of a situation, with their predicted latencies."""
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self._ratio = situation.ratio * _cpu_lost(situation)
 
-    def within(self, branch: int, margin: float = 0.0) -> bool:
-        """Return True if a branch stays within the limits, its latency by a margin (a share of the limit)."""
-        costs, targets = self._situation.branches[branch], self._situation.targets
-        if targets.latency is not None and self._predicted(costs) > targets.latency * (1 - margin):
+    def within(self, option: int, margin: float = 0.0) -> bool:
+        """Return True if an option keeps to the limits, its latency by a margin (a share of the limit)."""
+        chosen, targets = self._situation.options[option], self._situation.targets
+        if targets.latency is not None and self._predicted(chosen) > targets.latency * (1 - margin):
             return False
-        return targets.memory is None or costs.memory_bytes is None or costs.memory_bytes <= targets.memory
+        return targets.memory is None or chosen.memory_bytes is None or chosen.memory_bytes <= targets.memory
 
     def all_within(self, margin: float) -> list[int]:
-        return [branch for branch in range(len(self._situation.branches)) if self.within(branch, margin)]
+        return [option for option in range(len(self._situation.options)) if self.within(option, margin)]
 
-    def best(self, branches: Iterable[int]) -> int:
-        """Return the most accurate of the branches; among equals the fastest, and then the first."""
-        return max(branches, key=self._rank)
+    def best(self, options: Iterable[int]) -> int:
+        """Return the most accurate of the options; among equals the fastest, and then the first."""
+        return max(options, key=self._rank)
 
     @property
     def fastest(self) -> int:
-        """Return the fastest branch within the memory limit, or of all branches if none is within it."""
-        branches = self._situation.branches
+        """Return the fastest option within the memory limit, or of all options if none is within it."""
+        options = self._situation.options
         limit = self._situation.targets.memory
         return min(
-            range(len(branches)),
-            key=lambda branch: (
-                limit is not None and (branches[branch].memory_bytes or 0.0) > limit,
-                branches[branch].latency_ms,
+            range(len(options)),
+            key=lambda option: (
+                limit is not None and (options[option].memory_bytes or 0.0) > limit,
+                options[option].latency_ms,
             ),
         )
 
-    def decision(self, branch: int) -> Decision:
-        costs, targets = self._situation.branches[branch], self._situation.targets
-        accurate = costs.metric.reaches(costs.accuracy, targets.accuracy)
-        return Decision(branch, self.within(branch) and accurate, self._reason(branch, accurate))
+    def decision(self, option: int) -> Decision:
+        chosen, targets = self._situation.options[option], self._situation.targets
+        accurate = chosen.metric.reaches(chosen.accuracy, targets.accuracy)
+        return Decision(option, self.within(option) and accurate, self._reason(option, accurate))
 
-    def _predicted(self, costs: BranchCosts) -> float:
-        return costs.latency_ms * self._ratio
+    def _predicted(self, option: Option) -> float:
+        return option.latency_ms * self._ratio
 
-    def _rank(self, branch: int) -> tuple[float, float]:
-        costs = self._situation.branches[branch]
-        return costs.merit, -costs.latency_ms
+    def _rank(self, option: int) -> tuple[float, float]:
+        ranked = self._situation.options[option]
+        return ranked.merit, -ranked.latency_ms
 
-    def _reason(self, branch: int, accurate: bool) -> str:
+    def _reason(self, option: int, accurate: bool) -> str:
         situation = self._situation
-        costs, limit = situation.branches[branch], situation.targets.latency
-        takes = format_time(self._predicted(costs), 3)
+        chosen, limit = situation.options[option], situation.targets.latency
+        takes = format_time(self._predicted(chosen), 3)
         basis = "predicted" if situation.idle else "measured"
         against = "no latency is asked for" if limit is None else f"the target is {format_time(limit)}"
-        parts = [f"branch {branch} takes {takes} at the {basis} ratio {self._ratio:.2f}, {against}"]
-        if branch != situation.branch:
-            left = situation.branches[situation.branch]
-            parts.append(f"branch {situation.branch} would take {format_time(self._predicted(left), 3)}")
-        if not self.within(branch):
-            parts.append("no branch keeps to the targets")
+        parts = [f"{chosen.name} takes {takes} at the {basis} ratio {self._ratio:.2f}, {against}"]
+        if option != situation.option:
+            left = situation.options[situation.option]
+            parts.append(f"{left.name} would take {format_time(self._predicted(left), 3)}")
+        if not self.within(option):
+            parts.append(f"no {chosen.kind} keeps to the targets")
         elif not accurate:
-            parts.append(costs.metric.missed(costs.accuracy, situation.targets.accuracy))
+            parts.append(chosen.metric.missed(chosen.accuracy, situation.targets.accuracy))
         return "; ".join(parts)
 
 

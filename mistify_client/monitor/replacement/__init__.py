@@ -1,1 +1,1 @@
-"""The background path: requests to the server for a new package when no branch fits, and its trial."""
+"""The background path: requests to the server for a new package when no option fits, and its trial."""

@@ -22,7 +22,7 @@ from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
-from mistify_client.runtime.model import RETRY_SECONDS
+from mistify_client.runtime.paged import RETRY_SECONDS
 
 _ABOUT: Final = "new package"
 

@@ -4,6 +4,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -12,10 +13,11 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import Manifest, TensorInfo, verify
-from mistify_client.monitor.sensing.costs import expected_costs
+from mistify_client.assembly.chaining import load_chain
 from mistify_client.runtime.inputs import Array, bind, checked
 from mistify_client.runtime.interpreter import Network, open_network
-from mistify_client.runtime.versions import check_interchangeable, current
+from mistify_client.runtime.options import options_of
+from mistify_client.runtime.versions import check_interchangeable, current, state_directory
 
 #: Calls of each network while they are compared.
 _RUNS: Final = 30
@@ -49,7 +51,7 @@ def try_candidate(
     """Verify a candidate, run it beside the package in use, and compare them.
 
     The candidate runs its default branch, which is the network of the goal; the package in use runs its
-    fastest branch. Both run with the threads that they were measured with, as an app runs them, and take
+    fastest option. Both run with the threads that they were measured with, as an app runs them, and take
     turns, so that other load on the device affects both alike.
 
     Args:
@@ -81,7 +83,7 @@ def try_candidate(
     new_single, old_single = _bound(new, single), _bound(old, single)
     new_ms, old_ms = _alternating(
         lambda: new(new_single, new_manifest.default_branch),
-        lambda: old(old_single, _fastest(old_manifest)),
+        _fastest(old, running, state_directory(package), old_single),
         clock,
     )
     return Trial(new_ms, old_ms, agreement)
@@ -155,9 +157,15 @@ def _agreements(new: Array, old: Array) -> Array:
     return per_example
 
 
-def _fastest(package: Manifest) -> int:
-    expected = [costs.latency_ms for costs in expected_costs(package)]
-    return expected.index(min(expected))
+def _fastest(
+    network: Network, directory: Path, state: Path, values: Mapping[str, Array]
+) -> Callable[[], object]:
+    """Return what runs the fastest option of a package on its inputs, by name."""
+    options = options_of(directory, network.manifest, state)
+    blocks = options.options[options.fastest].blocks
+    if blocks is None:
+        return partial(network, values, options.fastest)
+    return partial(load_chain(directory, blocks.files, options.threads, blocks.execution), values)
 
 
 def _random_inputs(inputs: Sequence[TensorInfo]) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""Present latency of branches: the ratio of measured to expected latency, corrected by branch (paper 6)."""
+"""Present latency of options: the ratio of measured to expected latency, corrected by option (paper 6)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify_client.monitor.sensing.bottleneck import Timing
-from mistify_client.monitor.sensing.costs import BranchCosts
+from mistify_client.runtime.options import Option
 
 #: Fewer inferences are ignored: a single one that was interrupted does not show a change of conditions.
 LEAST_INFERENCES = 3
@@ -18,31 +18,31 @@ USUAL_INFERENCES = 5
 #: An inference is recent if it ended at most this long before the last one.
 RECENT_SECONDS = 10.0
 
-#: The share of a deviation that is attributed to the branch. The rest may come from conditions that changed
+#: The share of a deviation that is attributed to the option. The rest may come from conditions that changed
 #: in the meantime.
 _LEARNED = 0.5
-#: The largest factor by which a branch is corrected, up or down.
+#: The largest factor by which an option is corrected, up or down.
 _MOST = 2.0
 
 
 class LatencyEstimator:
-    """Estimator of the present latency of branch b: expected_ms[b] * corrections[b] * ratio.
+    """Estimator of the present latency of option o: expected_ms[o] * corrections[o] * ratio.
 
-    Conditions such as load change the ratio, which all branches share. A change of latency that comes with a
-    switch to another branch shows that the two branches deviate from each other, for example because one
-    has operations that this device is slow at. Without a correction, a branch that always takes longer than
+    Conditions such as load change the ratio, which all options share. A change of latency that comes with a
+    switch to another option shows that the two options deviate from each other, for example because one
+    has operations that this device is slow at. Without a correction, an option that always takes longer than
     expected would be left and chosen again forever.
 
-    The correction is split equally between the branch that was entered and the one that was left. Most
+    The correction is split equally between the option that was entered and the one that was left. Most
     switches happen while conditions worsen, and the ratio measured before the switch contains only part of
-    that. If only the entered branch were corrected, all corrections would rise with time.
+    that. If only the entered option were corrected, all corrections would rise with time.
 
     Args:
-        expected_ms: milliseconds of each branch by the manifest.
+        expected_ms: milliseconds of each option by the manifest.
         ratio: initial value of the ratio.
 
     Attributes:
-        corrections: a factor for each branch.
+        corrections: a factor for each option.
         ratio: how many times longer than expected inferences take.
         timing: the times that were measured last; None before any were.
     """
@@ -52,23 +52,23 @@ class LatencyEstimator:
         self.corrections = [1.0] * len(self._expected_ms)
         self.ratio = ratio
         self.timing: Timing | None = None
-        self._branch: int | None = None
+        self._option: int | None = None
 
     @property
     def predicted_ms(self) -> tuple[float, ...]:
-        """Return the milliseconds that an inference of each branch would take now."""
+        """Return the milliseconds that an inference of each option would take now."""
         pairs = zip(self._expected_ms, self.corrections, strict=True)
         return tuple(expected * correction * self.ratio for expected, correction in pairs)
 
-    def corrected(self, costs: Sequence[BranchCosts]) -> tuple[BranchCosts, ...]:
-        """Return the costs of the branches with corrected latencies, without the ratio."""
-        pairs = zip(costs, self.corrections, strict=True)
+    def corrected(self, options: Sequence[Option]) -> tuple[Option, ...]:
+        """Return the options with corrected latencies, without the ratio."""
+        pairs = zip(options, self.corrections, strict=True)
         return tuple(replace(each, latency_ms=each.latency_ms * factor) for each, factor in pairs)
 
     def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
         """Update the ratio and the corrections from measured inferences.
 
-        The median of the recent inferences of one branch counts: of the branch that ran last, at batch size
+        The median of the recent inferences of one option counts: of the option that ran last, at batch size
         1, which the latencies in manifests refer to.
 
         Args:
@@ -81,27 +81,27 @@ class LatencyEstimator:
             True if the estimate was updated, False if there were too few inferences.
         """
         single = inferences[(inferences["batch"] == 1) & (inferences["latency_ms"] > 0)]
-        same = single[single["branch"] == single["branch"][-1:]]
+        same = single[single["option"] == single["option"][-1:]]
         if len(same) < LEAST_INFERENCES or same["ended"][-1] < since:
             return False
         fresh = int(np.count_nonzero(same["ended"] >= since))
         recent = int(np.count_nonzero(same["ended"] >= same["ended"][-1] - RECENT_SECONDS))
         counted = max(LEAST_INFERENCES, min(recent, max(fresh, USUAL_INFERENCES)))
-        branch = int(same["branch"][-1])
+        option = int(same["option"][-1])
         latency_ms, computing_ms, before_ms = (
             float(np.median(same[name][-counted:])) for name in ("latency_ms", "computing_ms", "before_ms")
         )
-        self.timing = Timing(self._expected_ms[branch], latency_ms, computing_ms, before_ms)
-        self._measured(branch, latency_ms)
+        self.timing = Timing(self._expected_ms[option], latency_ms, computing_ms, before_ms)
+        self._measured(option, latency_ms)
         return True
 
-    def _measured(self, branch: int, latency_ms: float) -> None:
-        if self._branch is not None and branch != self._branch:
-            learned = (latency_ms / self.predicted_ms[branch]) ** _LEARNED
-            self._correct(branch, learned**0.5)
-            self._correct(self._branch, learned**-0.5)
-        self._branch = branch
-        self.ratio = latency_ms / (self._expected_ms[branch] * self.corrections[branch])
+    def _measured(self, option: int, latency_ms: float) -> None:
+        if self._option is not None and option != self._option:
+            learned = (latency_ms / self.predicted_ms[option]) ** _LEARNED
+            self._correct(option, learned**0.5)
+            self._correct(self._option, learned**-0.5)
+        self._option = option
+        self.ratio = latency_ms / (self._expected_ms[option] * self.corrections[option])
 
-    def _correct(self, branch: int, factor: float) -> None:
-        self.corrections[branch] = min(_MOST, max(1 / _MOST, self.corrections[branch] * factor))
+    def _correct(self, option: int, factor: float) -> None:
+        self.corrections[option] = min(_MOST, max(1 / _MOST, self.corrections[option] * factor))

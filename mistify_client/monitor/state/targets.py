@@ -41,7 +41,7 @@ class Targets(Settings):
     Attributes:
         latency: upper limit in milliseconds.
         accuracy: lower limit of the package's metric; for `mse`, the upper limit.
-        memory: upper limit in bytes for the branch that runs, by the cost model.
+        memory: upper limit in bytes for the option that runs, by the cost model.
     """
 
     latency: Milliseconds | None = Field(default=None, description='a time such as "20ms"', examples=["20ms"])

@@ -129,8 +129,11 @@ def test_the_same_blocks_by_another_execution(store, paged):
 
 
 def test_without_a_place_the_choice_ends_with_the_process(store):
+    state = store.parent / "state"
+    state.rmdir()
+    state.touch()  # a directory cannot be made there
     for _ in range(2):
-        network = paged_network(store, None, ORIGINAL)
+        network = paged_network(store, state, ORIGINAL)
         assert network.running.files == ORIGINAL
         network.switch(ChosenBlocks(files=OTHER)).result()
         np.testing.assert_array_equal(outputs(network), scores(store, OTHER))

@@ -137,7 +137,7 @@ class Device:
     @property
     def branch(self) -> int:
         """Return the branch that the next inference runs."""
-        switched = self.switchboard.branch
+        switched = self.switchboard.option
         return self.manifest.default_branch if switched < 0 else switched
 
     @property
@@ -162,7 +162,7 @@ class Device:
             ended = self.free_at + took / 1000
             if ended > until:
                 return
-            self.recorder.record(ended, took, took, 0.0, branch=self.branch, batch=1)
+            self.recorder.record(ended, took, took, 0.0, option=self.branch, batch=1)
             self.free_at = ended + self.pause
         self.free_at = until
 

@@ -174,7 +174,7 @@ def test_ends_cleanly_and_keeps_the_branch(package, start):
     daemon = start()
     daemon.until(event="switch", branch=2)
     assert daemon.end(signal.SIGTERM) == 0
-    assert Switchboard.open(state_directory(package)).branch == 2
+    assert Switchboard.open(state_directory(package)).option == 2
     log = MonitorState.of(package).log.read_text().splitlines()
     assert json.loads(log[-1])["event"] == "stopped"
     assert json.loads(log[-1])["reason"] == "by SIGTERM"

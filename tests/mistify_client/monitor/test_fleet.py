@@ -43,10 +43,10 @@ class Site:
     def step(self, load, seconds=1):
         """Let seconds pass in which inferences take `load` times as long as expected."""
         for _ in range(seconds):
-            branch = max(self.switchboard.branch, 0)
+            branch = max(self.switchboard.option, 0)
             for part in range(1, 9):
                 takes = EXPECTED_MS[branch] * load
-                self.recorder.record(self.now + part / 10, takes, takes, 0.0, branch=branch, batch=1)
+                self.recorder.record(self.now + part / 10, takes, takes, 0.0, option=branch, batch=1)
             self.now += 1
             self.monitor.step()
             self.settle()

@@ -96,7 +96,7 @@ def test_comes_back_after_the_dwell(device):
 def test_a_ramp_takes_each_branch_once(device):
     up_and_down = device(load=lambda now: 0.5 + 5 * (1 - abs(now - 1100) / 100), noise=0.03)
     up_and_down.run(200)
-    path = [outcome.decision.branch for outcome in up_and_down.switches]
+    path = [outcome.decision.option for outcome in up_and_down.switches]
     assert path == [2, 1, 0, 1, 2]
     for outcome in up_and_down.switches:
         assert outcome.decision.fits
@@ -127,7 +127,7 @@ def test_corrections_do_not_rise_as_the_load_comes_and_goes(device):
     alternating.load = lambda now: 8.0
     outcome = alternating.run(5)
     corrections = [
-        each.latency_ms / ms for each, ms in zip(outcome.situation.branches, EXPECTED_MS, strict=True)
+        each.latency_ms / ms for each, ms in zip(outcome.situation.options, EXPECTED_MS, strict=True)
     ]
     assert corrections == pytest.approx([1.0, 1.0, 1.0], abs=0.1)
     assert outcome.situation.ratio == pytest.approx(8.0, rel=0.1)
@@ -151,7 +151,7 @@ def test_batches_say_nothing_of_single_examples(device):
     batches = device(pause=None)
     batches.run(1)
     for n in range(20):
-        batches.recorder.record(batches.now + 0.01 * n, 320.0, 320.0, 0.0, branch=1, batch=32)
+        batches.recorder.record(batches.now + 0.01 * n, 320.0, 320.0, 0.0, option=1, batch=32)
     assert batches.run(INTERVAL).situation.idle
     assert batches.branch == 1
 
@@ -253,7 +253,7 @@ def test_a_new_version_is_a_new_beginning(package, device):
     manifest([branch(1.0, 0.6), branch(2.0, 0.65)], default_branch=1).save(package)
     Switchboard.open(state_directory(package)).bump()
     outcome = versioned.run(4 * INTERVAL)
-    assert (outcome.situation.branch, outcome.decision.branch) == (1, 1)
+    assert (outcome.situation.option, outcome.decision.option) == (1, 1)
     assert outcome.situation.idle  # the app still runs the version before, which no longer counts
     assert outcome.predicted_ms == pytest.approx((3.0, 6.0))  # the conditions are still the same
 
@@ -267,7 +267,7 @@ def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package
     assert outcome.predicted_ms == pytest.approx((3.0, 6.0, 9.0, 12.0))
     restarted = Recorder.open(state_directory(package), 4, replaced.switchboard.generation, 1)
     for n in range(5):
-        restarted.record(replaced.now + 0.01 * n, 8.0, 8.0, 0.0, branch=3, batch=1)
+        restarted.record(replaced.now + 0.01 * n, 8.0, 8.0, 0.0, option=3, batch=1)
     outcome = replaced.run(INTERVAL)  # in which the app that still runs the package before infers as well
     assert outcome.predicted_ms == pytest.approx((2.0, 4.0, 6.0, 8.0))
 
@@ -277,14 +277,14 @@ def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_not
     early.run(1)
     four = Recorder.open(state_directory(package), 4, early.switchboard.generation, 1)
     for n in range(5):
-        four.record(early.now + 0.01 * n, 8.0, 8.0, 0.0, branch=3, batch=1)
+        four.record(early.now + 0.01 * n, 8.0, 8.0, 0.0, option=3, batch=1)
     assert early.run(INTERVAL).situation.idle
 
 
 def test_latencies_of_the_hardware_that_is_meant(package):
     outcome = on_board(package).step(1000.0, 999.75, Targets(latency="100ms"))
     assert outcome.predicted_ms == (40.0, 100.0, 250.0)
-    assert outcome.decision.branch == 1
+    assert outcome.decision.option == 1
 
 
 def test_ratios_to_what_different_machines_take_do_not_mix(package):
@@ -294,7 +294,7 @@ def test_ratios_to_what_different_machines_take_do_not_mix(package):
     watched, state = on_board(package), state_directory(package)
     recorder = Recorder.open(state, 1, Switchboard.open(state).generation, 1)
     for n in range(5):
-        recorder.record(1000.0 + n, 80.0, 80.0, 0.0, branch=0, batch=1)
+        recorder.record(1000.0 + n, 80.0, 80.0, 0.0, option=0, batch=1)
     outcome = watched.step(1004.0, 1000.0, Targets())
     assert (outcome.situation.ratio, outcome.predicted_ms) == (pytest.approx(8.0), pytest.approx((80.0,)))
     three_branches().save(package)
@@ -307,5 +307,5 @@ def test_dwells(device):
     restless = device(load=lambda now: 0.5 if int(now) % 2 else 3.0, noise=0.1)
     restless.run(60)
     for earlier, later in pairwise(restless.switches):
-        upwards = later.decision.branch > later.situation.branch
+        upwards = later.decision.option > later.situation.option
         assert not upwards or later.situation.now - earlier.situation.now >= DWELL

@@ -54,11 +54,11 @@ class Watched:
         branch, and `waiting_ms`, for which they do not have the processor.
         """
         for _ in range(seconds):
-            branch = max(self.switchboard.branch, 0)
+            branch = max(self.switchboard.option, 0)
             for part in range(1, 9 if load else 0):
                 computing = self.expected_ms[branch] * load + lost_ms
                 takes = computing + waiting_ms
-                self.recorder.record(self.now + part / 10, takes, computing, 0.0, branch=branch, batch=1)
+                self.recorder.record(self.now + part / 10, takes, computing, 0.0, option=branch, batch=1)
             self.now += 1
             self.monitor.step()
 
@@ -176,9 +176,9 @@ def test_goes_on_switching_while_the_server_is_away(watched):
     watched.step(8.0, 15)
     assert watched.asked == 1
     watched.step(1.0, 5)
-    assert watched.switchboard.branch == 1
+    assert watched.switchboard.option == 1
     watched.step(0.5, 5)
-    assert watched.switchboard.branch == 2
+    assert watched.switchboard.option == 2
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_package_that_one_of_two_apps_has_loaded_is_judged_by_what_it_takes(on
     behind = on_probation.recorder
     on_probation.load()
     for _ in range(130):
-        behind.record(on_probation.now + 0.5, EXPECTED_MS[1], EXPECTED_MS[1], 0.0, branch=1, batch=1)
+        behind.record(on_probation.now + 0.5, EXPECTED_MS[1], EXPECTED_MS[1], 0.0, option=1, batch=1)
         on_probation.step(1.0, 1)
     assert on_probation.phase is Phase.KEPT
 
@@ -256,7 +256,7 @@ def test_a_state_that_cannot_be_used_leaves_the_config_before(watched):
     watched.monitor.reload()
     assert "Is a directory" in watched.journal.problems["config"]
     watched.step(3.0, 2)
-    assert watched.switchboard.branch == 0
+    assert watched.switchboard.option == 0
     switchboard.rmdir()
     kept.rename(switchboard)
     watched.monitor.reload()

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from mistify_client.runtime.statistics import Recorder
 recorder = Recorder.open(Path(sys.argv[1]), 3, 7, 2)
-recorder.record(1.0, 0.5, 0.25, 2.0, branch=2, batch=4)
+recorder.record(1.0, 0.5, 0.25, 2.0, option=2, batch=4)
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -27,7 +27,7 @@ from mistify_client.runtime.statistics import Recorder
 recorder = Recorder.open(Path(sys.argv[1]), 1, 0, 1)
 print("ready", flush=True)
 for number in itertools.count():
-    recorder.record(float(number), float(number % 1000), float(number % 1000), 0.0, branch=0, batch=number)
+    recorder.record(float(number), float(number % 1000), float(number % 1000), 0.0, option=0, batch=number)
 """
 
 
@@ -69,7 +69,7 @@ def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
 
 def test_each_model_of_a_process_has_its_own(tmp_path):
     first, second = Recorder.open(tmp_path, 1, 0, 1), Recorder.open(tmp_path, 2, 0, 1)
-    first.record(1.0, 1.0, 1.0, 0.0, branch=0, batch=1)
+    first.record(1.0, 1.0, 1.0, 0.0, option=0, batch=1)
     assert sorted(actual.counts for actual in observed(tmp_path)) == [(0, 0), (1,)]
     del second
     assert [actual.counts for actual in observed(tmp_path)] == [(1,)]
@@ -89,7 +89,7 @@ def test_other_files_are_passed_over(tmp_path):
 def test_the_last_inferences_are_kept_in_order(count):
     recorder = Recorder(2, 0, 1)
     for number in range(count):
-        recorder.record(float(number), 0.5, 0.5, 0.0, branch=number % 2, batch=1)
+        recorder.record(float(number), 0.5, 0.5, 0.0, option=number % 2, batch=1)
     actual = recorder.observed()
     assert actual.counts == ((count + 1) // 2, count // 2)
     kept = min(count, CAPACITY - 1)
@@ -108,9 +108,9 @@ def test_what_is_read_while_it_is_written_is_whole(tmp_path):
 
 def test_figures_are_of_the_last_seconds():
     recorder = Recorder(3, 0, 1)
-    recorder.record(10.0, 100.0, 100.0, 0.0, branch=0, batch=1)
+    recorder.record(10.0, 100.0, 100.0, 0.0, option=0, batch=1)
     for number in range(1, 101):
-        recorder.record(20.0 + number / 100, float(number), float(number), 0.0, branch=2, batch=1)
+        recorder.record(20.0 + number / 100, float(number), float(number), 0.0, option=2, batch=1)
     statistics = recorder.observed().statistics(5.0, now=22.0)
     assert (statistics.inferences, statistics.counts, statistics.branch) == (100, (1, 0, 100), 2)
     assert (statistics.p50_ms, statistics.p95_ms) == pytest.approx((50.5, 95.05))

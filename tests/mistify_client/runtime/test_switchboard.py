@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from mistify_client.runtime.switchboard import DEFAULT_BRANCH, Switchboard
+from mistify_client.runtime.switchboard import DEFAULT_OPTION, Switchboard
 
 SET = """
 import sys
@@ -11,35 +11,35 @@ from pathlib import Path
 from mistify_client.runtime.switchboard import Switchboard
 switchboard = Switchboard.open(Path(sys.argv[1]))
 switchboard.bump()
-switchboard.branch = 5
+switchboard.option = 5
 """
 
 
 def test_says_nothing_at_first(tmp_path):
     switchboard = Switchboard.open(tmp_path / "state")
-    assert (switchboard.branch, switchboard.generation) == (DEFAULT_BRANCH, 0)
+    assert (switchboard.option, switchboard.generation) == (DEFAULT_OPTION, 0)
 
 
 def test_another_process_sets_it(tmp_path):
     switchboard = Switchboard.open(tmp_path)
     subprocess.run([sys.executable, "-c", SET, tmp_path], check=True)
-    assert (switchboard.branch, switchboard.generation) == (5, 1)
+    assert (switchboard.option, switchboard.generation) == (5, 1)
 
 
 def test_keeps_what_was_set(tmp_path):
-    Switchboard.open(tmp_path).branch = 2
-    assert Switchboard.open(tmp_path).branch == 2
+    Switchboard.open(tmp_path).option = 2
+    assert Switchboard.open(tmp_path).option == 2
 
 
 def test_another_version_runs_its_default_branch_and_leaves_that_of_the_one_before(tmp_path):
     switchboard = Switchboard.open(tmp_path)
-    switchboard.branch = 2
+    switchboard.option = 2
     for generation in (1, 2):
-        before = switchboard.branch
+        before = switchboard.option
         switchboard.bump()
-        assert (switchboard.branch, switchboard.generation) == (DEFAULT_BRANCH, generation)
-        assert switchboard.branch_in(generation - 1) == before
-        switchboard.branch = generation
+        assert (switchboard.option, switchboard.generation) == (DEFAULT_OPTION, generation)
+        assert switchboard.option_in(generation - 1) == before
+        switchboard.option = generation
 
 
 def test_generations_begin_anew_after_the_last():
@@ -52,11 +52,11 @@ def test_generations_begin_anew_after_the_last():
 @pytest.mark.parametrize("left", [b"", b"MIST", b"something else altogether"])
 def test_a_file_that_is_none_is_made_anew(tmp_path, left):
     (tmp_path / "switchboard").write_bytes(left)
-    Switchboard.open(tmp_path).branch = 2
-    assert Switchboard.open(tmp_path).branch == 2
+    Switchboard.open(tmp_path).option = 2
+    assert Switchboard.open(tmp_path).option == 2
 
 
 def test_one_of_a_process_is_its_own():
     mine, other = Switchboard(), Switchboard()
-    mine.branch = 2
-    assert (mine.branch, other.branch) == (2, DEFAULT_BRANCH)
+    mine.option = 2
+    assert (mine.option, other.option) == (2, DEFAULT_OPTION)

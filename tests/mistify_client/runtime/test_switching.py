@@ -22,6 +22,7 @@ from mistify.package.manifest import Manifest
 from mistify_client.runtime.interpreter import ALLOCATIONS, open_network
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel, load
+from mistify_client.runtime.options import options_of
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, roll_back, state_directory
@@ -205,7 +206,7 @@ def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_pa
     model = load(branch_package)
     (actual,) = observed(state_directory(branch_package))
     assert actual.generation == 1
-    Switchboard.open(state_directory(branch_package)).branch = 2
+    Switchboard.open(state_directory(branch_package)).option = 2
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
 
 
@@ -264,8 +265,9 @@ class Timed:
 
     def __post_init__(self) -> None:
         state = state_directory(self.package)
-        network = open_network(self.package, Manifest.load(self.package), 1)
-        loaded = recorded(network, state, 0)
+        manifest = Manifest.load(self.package)
+        network = open_network(self.package, manifest, 1)
+        loaded = recorded(network, options_of(self.package, manifest, state), state, 0)
         self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
 
     def runs(self, now: float, image: np.ndarray) -> str:
@@ -387,7 +389,7 @@ def test_two_processes_use_one_package(branch_package, package, expected, data):
 
 def test_a_monitor_switches_it(branch_package, expected):
     model = load(branch_package)
-    Switchboard.open(state_directory(branch_package)).branch = 2
+    Switchboard.open(state_directory(branch_package)).option = 2
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
 
 

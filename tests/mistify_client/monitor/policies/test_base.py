@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from mistify.errors import ErrorCode, MistifyError
 from mistify.plugins import plug_ins
 from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_policy
-from mistify_client.monitor.sensing.costs import BranchCosts
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
+from mistify_client.runtime.options import Option
 from tests.plug_ins import installed
 
 POLICIES = list(plug_ins(ENTRY_POINTS))
@@ -18,38 +18,42 @@ figures = st.floats(0.01, 1000)
 readings = st.builds(
     SensorReading, cpu_available=st.none() | st.floats(0, 1), battery=st.none() | st.floats(0, 1)
 )
-costs = st.builds(
-    BranchCosts, latency_ms=figures, accuracy=st.floats(0, 1), memory_bytes=st.none() | st.floats(1, 1e6)
+options = st.builds(
+    Option,
+    name=st.just("branch"),
+    latency_ms=figures,
+    accuracy=st.floats(0, 1),
+    memory_bytes=st.none() | st.floats(1, 1e6),
 )
 targets = st.builds(Targets, latency=st.none() | figures, memory=st.none() | st.floats(1, 1e6))
 
 
 @st.composite
 def courses(draw):
-    """Draw branches and successive moments, from which `follow` makes situations."""
-    branches = tuple(draw(st.lists(costs, min_size=1, max_size=5)))
+    """Draw options and successive moments, from which `follow` makes situations."""
+    drawn = tuple(draw(st.lists(options, min_size=1, max_size=5)))
     moments = st.tuples(st.floats(0.05, 3), figures, st.booleans(), readings, targets)
-    return branches, draw(st.lists(moments, min_size=1, max_size=40))
+    return drawn, draw(st.lists(moments, min_size=1, max_size=40))
 
 
-def follow(policy, branches, moments):
-    """Yield each situation and the decision in it; the chosen branch runs in the next situation."""
-    now, since, branch, measured_at = 0.0, float("-inf"), 0, SensorReading()
+def follow(policy, options, moments):
+    """Yield each situation and the decision in it; the chosen option runs in the next situation."""
+    now, since, option, measured_at = 0.0, float("-inf"), 0, SensorReading()
     for step, ratio, idle, reading, wanted in moments:
         now += step
         measured_at = measured_at if idle else reading
-        situation = Situation(now, branch, since, branches, ratio, idle, reading, measured_at, wanted)
+        situation = Situation(now, option, since, options, ratio, idle, reading, measured_at, wanted)
         decision = policy.decide(situation)
         yield situation, decision
-        if decision.branch != branch:
-            branch, since = decision.branch, now
+        if decision.option != option:
+            option, since = decision.option, now
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(course=courses())
-def test_every_policy_chooses_a_branch_that_there_is_and_says_why(name, course):
+def test_every_policy_chooses_an_option_that_there_is_and_says_why(name, course):
     for situation, decision in follow(make_policy({"name": name}), *course):
-        assert 0 <= decision.branch < len(situation.branches)
+        assert 0 <= decision.option < len(situation.options)
         assert decision.reason
 
 
@@ -69,7 +73,7 @@ def test_no_two_switches_within_the_dwell_unless_over_a_target(course, dwell):
     seconds = {"500ms": 0.5, "2s": 2.0, "10s": 10.0}[dwell]
     last = float("-inf")
     for situation, decision in follow(policy, *course):
-        if decision.branch != situation.branch:
+        if decision.option != situation.option:
             assert situation.now - last >= seconds or over_a_target(situation)
             last = situation.now
 
@@ -77,16 +81,16 @@ def test_no_two_switches_within_the_dwell_unless_over_a_target(course, dwell):
 @given(course=courses())
 def test_what_fits_is_within_the_targets(course):
     for situation, decision in follow(make_policy({}), *course):
-        chosen = situation.branches[decision.branch]
+        chosen = situation.options[decision.option]
         if decision.fits and situation.targets.latency is not None:
             assert chosen.latency_ms * situation.ratio <= situation.targets.latency
         if not decision.fits:
-            assert all(over_a_target(situation, branch) for branch in range(len(situation.branches)))
+            assert all(over_a_target(situation, option) for option in range(len(situation.options)))
 
 
-def over_a_target(situation, branch=None):
-    """Return True if a branch, by default the one that runs, exceeds a limit in the policy's prediction."""
-    chosen = situation.branches[situation.branch if branch is None else branch]
+def over_a_target(situation, option=None):
+    """Return True if an option, by default the one that runs, exceeds a limit in the policy's prediction."""
+    chosen = situation.options[situation.option if option is None else option]
     then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
     lost = 1.0 if then is None or now is None else max(1.0, then / max(now, 0.05))
     wanted = situation.targets
@@ -97,10 +101,10 @@ def over_a_target(situation, branch=None):
     return slow or large
 
 
-def test_of_equally_accurate_branches_the_faster_one_runs():
-    branches = (BranchCosts(10.0, 0.8), BranchCosts(4.0, 0.8))
+def test_of_equally_accurate_options_the_faster_one_runs():
+    alike = (Option("branch 0", 10.0, 0.8), Option("branch 1", 4.0, 0.8))
     moments = [(1.0, 1.0, False, SensorReading(), Targets(latency="20ms"))] * 3
-    decided = [decision.branch for _, decision in follow(make_policy({}), branches, moments)]
+    decided = [decision.option for _, decision in follow(make_policy({}), alike, moments)]
     assert decided == [0, 1, 1]
 
 

@@ -1,0 +1,155 @@
+"""The options of a package: what can run of it, and what that takes (paper 6, AdaptiveNet 5.3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mistify.config.metric import Metric
+from mistify.costs.budget import at_threads, memory_axis, size_axis
+from mistify.costs.catalogue import HOST
+from mistify.package.blocks import BlockStore
+from mistify.package.manifest import Branch, Manifest
+from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.pool import PoolEntry, SubnetPool
+
+#: The name of the hardware whose latencies a pool has.
+THIS_DEVICE: Final = "this device"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A network that a package can run, and how: a branch of its network, or a subnet of its blocks.
+
+    Attributes:
+        name: for people, such as "branch 2".
+        latency_ms: milliseconds of one inference at batch size 1 on an otherwise idle device, the median.
+        accuracy: value of `metric`, on the data that networks are chosen by.
+        metric: what the accuracy is.
+        p95_ms: the latency that one inference in twenty exceeds; None if not known.
+        memory_bytes: bytes by the cost model, of a subnet those of its blocks alone; None if not known.
+        size_bytes: bytes on disk, of a branch by the cost model; None if not known.
+        achieved: axis -> cost as the manifest has it, such as the energy that a plugin counts; empty for a
+            subnet.
+        blocks: those that run, and how; None for a branch, which LiteRT's `Interpreter` runs.
+    """
+
+    name: str
+    latency_ms: float
+    accuracy: float
+    metric: Metric = Metric.ACCURACY
+    p95_ms: float | None = None
+    memory_bytes: float | None = None
+    size_bytes: float | None = None
+    achieved: Mapping[str, float] = field(default_factory=dict)
+    blocks: ChosenBlocks | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return "branch" or "subnet"."""
+        return "branch" if self.blocks is None else "subnet"
+
+    @property
+    def merit(self) -> float:
+        """Return the accuracy with the sign that makes higher values better for every metric."""
+        return self.accuracy if self.metric.is_share else -self.accuracy
+
+
+@dataclass(frozen=True)
+class PackageOptions:
+    """The options of one version of a package.
+
+    Attributes:
+        options: in the order of their numbers, by which the switchboard, statistics and policies name them.
+        default: the number of the one that runs until another one is chosen.
+        threads: the number of threads that latencies are for.
+        hardware: the profile that latencies are for, or `THIS_DEVICE`.
+    """
+
+    options: tuple[Option, ...]
+    default: int
+    threads: int
+    hardware: str
+
+    @property
+    def of_blocks(self) -> bool:
+        """Return True if the options are subnets of blocks."""
+        return self.options[0].blocks is not None
+
+    @property
+    def fastest(self) -> int:
+        """Return the number of the option with the lowest latency."""
+        return min(range(len(self.options)), key=lambda number: self.options[number].latency_ms)
+
+    def chosen(self, number: int) -> int:
+        """Return an option that was chosen by its number; the default one if there is no such option."""
+        return number if 0 <= number < len(self.options) else self.default
+
+
+def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptions:
+    """Return what can run of a package.
+
+    These are the subnets in the pool, if there is one of the package's block store: the fastest first.
+    Otherwise they are the branches; a package without branches has its network as the only one. So has a
+    package that was tuned, since its blocks were not.
+
+    Args:
+        directory: of the version of the package.
+        manifest: of that version.
+        state: the state directory of the package.
+
+    Raises:
+        MistifyError: as `BlockStore.load`, or as `BlockStore.network_of` for a subnet of the pool.
+    """
+    pool = None if manifest.tuned_from else SubnetPool.load(state, directory)
+    if pool is None or not pool.entries:
+        return _branches(manifest)
+    store = BlockStore.load(directory)
+    best = pool.best()
+    return PackageOptions(
+        tuple(_subnet(number, entry, pool, store) for number, entry in enumerate(pool.entries)),
+        0 if best is None else pool.entries.index(best),
+        pool.threads,
+        THIS_DEVICE,
+    )
+
+
+def own_host(manifest: Manifest) -> str:
+    """Return the name of the host's profile with the number of threads that a package was measured with."""
+    return at_threads(HOST.name, manifest.latency.threads)
+
+
+def parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
+    """Return the branches of a package; a package without branches counts as a single one."""
+    return manifest.branches or (manifest,)
+
+
+def _branches(manifest: Manifest) -> PackageOptions:
+    memory, size = memory_axis(manifest.quantization), size_axis(manifest.quantization)
+    options = tuple(
+        Option(
+            name=f"branch {number}",
+            latency_ms=part.latency.median_ms,
+            accuracy=part.validation_accuracy,
+            metric=manifest.metric,
+            p95_ms=part.latency.p95_ms,
+            memory_bytes=part.achieved.get(memory),
+            size_bytes=part.achieved.get(size),
+            achieved=part.achieved,
+        )
+        for number, part in enumerate(parts(manifest))
+    )
+    return PackageOptions(options, manifest.default_branch, manifest.latency.threads, own_host(manifest))
+
+
+def _subnet(number: int, entry: PoolEntry, pool: SubnetPool, store: BlockStore) -> Option:
+    size = float(sum(variant.content.size for variant in store.network_of(entry.files)))
+    return Option(
+        name=f"subnet {number}",
+        latency_ms=entry.latency_ms,
+        accuracy=entry.accuracy,
+        metric=pool.metric,
+        memory_bytes=size,
+        size_bytes=size,
+        blocks=ChosenBlocks(files=entry.files, execution=pool.execution),
+    )

@@ -1,0 +1,122 @@
+"""The subnets of a package, with the blocks of one of them in memory; another one is loaded meanwhile."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.blocks import BLOCKS
+from mistify.package.manifest import Manifest
+from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.interpreter import Run, Shapes, zeros
+from mistify_client.runtime.options import PackageOptions
+
+#: Seconds until something that could not be loaded is tried again: the reason may have passed.
+RETRY_SECONDS: Final = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class PagedSubnets:
+    """The subnets of a package, for one thread at a time.
+
+    The one that is wanted runs once its blocks are in memory. Until then the one before does; also where
+    loading fails, which is tried again after `RETRY_SECONDS`.
+
+    Attributes:
+        manifest: of the package.
+        threads: how many LiteRT runs them with.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        subnets: Sequence[ChosenBlocks],
+        network: PagedNetwork,
+        threads: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.manifest = manifest
+        self.threads = threads
+        self._subnets = subnets
+        self._network = network
+        self._clock = clock
+        self._wanted = subnets.index(network.running)
+        self._retry_at = math.inf
+        self._shapes: Shapes | None = None
+
+    @property
+    def shapes(self) -> Sequence[Shapes]:
+        """Return the shapes of the last inputs, for which memory is allocated."""
+        return [] if self._shapes is None else [self._shapes]
+
+    def running(self, wanted: int) -> int:
+        """Return the number of the subnet whose blocks are in memory, whichever is wanted."""
+        return self._subnets.index(self._network.running)
+
+    def prepared(self, inputs: Mapping[str, Array]) -> Run:
+        """Return a function that runs inferences on inputs of these shapes."""
+        self._shapes = tuple(array.shape for array in inputs.values())
+        return self._run
+
+    def warm_up(self, shapes: Shapes | None = None) -> None:
+        """Run the subnet that is in memory once, on zeros, so that a first inference takes no longer.
+
+        Args:
+            shapes: of the inputs; single examples if not given.
+
+        Raises:
+            ValueError: its inputs or outputs are not those of the manifest.
+        """
+        outputs, _ = self._network(zeros(self.manifest.inputs, shapes))
+        if missing := {info.name for info in self.manifest.outputs} - outputs.keys():
+            raise ValueError(f"they have no output {min(missing)}, which the manifest has")
+
+    def _run(self, inputs: Mapping[str, Array], wanted: int) -> tuple[dict[str, Array], int]:
+        if wanted != self._wanted or self._clock() >= self._retry_at:
+            self._load(wanted)
+        outputs, blocks = self._network(inputs)
+        return outputs, self._subnets.index(blocks)
+
+    def _load(self, wanted: int) -> None:
+        self._wanted, self._retry_at = wanted, math.inf
+        self._network.switch(self._subnets[wanted]).add_done_callback(partial(self._loaded, wanted))
+
+    def _loaded(self, number: int, loading: Future[None]) -> None:
+        if (error := loading.exception()) is not None:
+            logger.warning("subnet %d cannot be loaded, what runs goes on: %s", number, error)
+            if number == self._wanted:
+                self._retry_at = self._clock() + RETRY_SECONDS
+
+
+def open_subnets(
+    directory: Path, manifest: Manifest, options: PackageOptions, state: Path, threads: int
+) -> PagedSubnets:
+    """Open the subnets of a package, with the one in memory that ran last.
+
+    Args:
+        directory: of the version of the package.
+        manifest: of that version.
+        options: of that version; all of them subnets.
+        state: the state directory of the package.
+        threads: how many LiteRT runs them with.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, naming the file that cannot be used.
+    """
+    subnets = [option.blocks for option in options.options if option.blocks is not None]
+    try:
+        network = PagedNetwork(directory, state, subnets, subnets[options.default], threads)
+        loaded = PagedSubnets(manifest, subnets, network, threads)
+        loaded.warm_up()
+    except (ValueError, RuntimeError) as error:
+        message = f"the blocks in {directory / BLOCKS} cannot be used: {error}"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
+    return loaded
