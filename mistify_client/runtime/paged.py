@@ -87,13 +87,21 @@ class PagedSubnets:
 
     def _load(self, wanted: int) -> None:
         self._wanted, self._retry_at = wanted, math.inf
-        self._network.switch(self._subnets[wanted]).add_done_callback(partial(self._loaded, wanted))
+        try:
+            loading = self._network.switch(self._subnets[wanted])
+        except RuntimeError as error:  # no thread can be started
+            self._put_off(wanted, error)
+        else:
+            loading.add_done_callback(partial(self._loaded, wanted))
 
     def _loaded(self, number: int, loading: Future[None]) -> None:
         if (error := loading.exception()) is not None:
-            logger.warning("subnet %d cannot be loaded, what runs goes on: %s", number, error)
-            if number == self._wanted:
-                self._retry_at = self._clock() + RETRY_SECONDS
+            self._put_off(number, error)
+
+    def _put_off(self, number: int, error: BaseException) -> None:
+        logger.warning("subnet %d cannot be loaded, what runs goes on: %s", number, error)
+        if number == self._wanted:
+            self._retry_at = self._clock() + RETRY_SECONDS
 
 
 def open_subnets(

@@ -5,9 +5,11 @@
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -375,3 +377,15 @@ def pair_package(tmp_path: Path, data: Path) -> Path:
 def expected(data: Path) -> Mapping[str, npt.NDArray[np.float32]]:
     """Inputs of three examples, and the outputs of TensorFlow; `branches` by branch."""
     return dict(np.load(data / "tiny_expected.npz"))
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """No thread can be started: none has the room for such a stack."""
+    size = threading.stack_size(2**46)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        threading.Thread(target=lambda: None).start()
+    try:
+        yield
+    finally:
+        threading.stack_size(size)

@@ -27,6 +27,7 @@ from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, roll_back, state_directory
 from tests.disks import files_limited_to
+from tests.mistify_client.conftest import without_threads
 
 #: Runs an inference for each line of its input, and answers with the scores.
 SERVE = """
@@ -288,18 +289,6 @@ def damaged(version: Path) -> Iterator[None]:
         yield
     finally:
         network.write_bytes(content)
-
-
-@contextmanager
-def without_threads() -> Iterator[None]:
-    """No thread can be started: none has the room for such a stack."""
-    size = threading.stack_size(2**46)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        threading.Thread(target=lambda: None).start()
-    try:
-        yield
-    finally:
-        threading.stack_size(size)
 
 
 @pytest.mark.parametrize("fault", [damaged, lambda version: without_threads()], ids=["file", "threads"])

@@ -1,0 +1,53 @@
+"""Packages with a block store, and the pools of subnets that a device keeps for them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mistify.config.metric import Metric
+from mistify.costs.quantization import Quantization
+from mistify.package.blocks import BlockStore
+from mistify_client.assembly.executions import Execution
+from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
+from mistify_client.assembly.stitching import stitch
+from mistify_client.runtime.versions import state_directory
+from tests import block_stores
+from tests.block_stores import HALVED, LAST_TWO, ORIGINAL
+from tests.mistify_client.conftest import make_package
+
+#: Subnets of which the second is the network itself.
+FAST = (ORIGINAL[0], HALVED, LAST_TWO)
+SUBNETS = (
+    PoolEntry(files=FAST, latency_ms=4.0, accuracy=0.7),
+    PoolEntry(files=ORIGINAL, latency_ms=10.0, accuracy=0.9),
+)
+
+
+def make_block_package(directory: Path, precision: Quantization = Quantization.NONE) -> Path:
+    """Make a package with a block store, whose `serve.tflite` is the network of its original blocks."""
+    store = directory.with_name("store")
+    store.mkdir()
+    block_stores.write(store, precision)
+    whole = directory.with_name("whole.tflite")
+    whole.write_bytes(stitch(store, ORIGINAL))
+    blocks = BlockStore.load(store)
+    package = make_package(directory, whole, blocks.inputs, blocks.outputs)
+    block_stores.write(package, precision)
+    return package
+
+
+def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes: object) -> SubnetPool:
+    """Write the pool of a package; without changes, all of its subnets are within its budget."""
+    values = {
+        "store": store_digest(package),
+        "budget_ms": 20.0,
+        "original_ms": 10.0,
+        "metric": Metric.AGREEMENT,
+        "examples": 100,
+        "execution": Execution.INTERPRETER,
+        "threads": 1,
+        "entries": tuple(entries),
+    }
+    pool = SubnetPool.model_validate(values | changes)
+    state_directory(package).mkdir(exist_ok=True)
+    pool.save(state_directory(package))
+    return pool

@@ -1,0 +1,277 @@
+"""Packages that run subnets of their blocks: what is wanted, what runs, and what loading leaves alone."""
+
+import logging
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from mistify.config.metric import Metric
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Manifest
+from mistify_client import load
+from mistify_client.assembly.chaining import ChosenBlocks, load_chain
+from mistify_client.assembly.executions import Execution
+from mistify_client.assembly.paging import CHOSEN, PagedNetwork
+from mistify_client.runtime.options import options_of
+from mistify_client.runtime.paged import RETRY_SECONDS, PagedSubnets
+from mistify_client.runtime.statistics import observed
+from mistify_client.runtime.versions import announce, state_directory
+from tests.block_stores import HALVED, ORIGINAL, called, images, residual
+from tests.mistify_client.conftest import without_threads
+from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
+
+
+@pytest.fixture
+def package(tmp_path):
+    return make_block_package(tmp_path / "package")
+
+
+def original():
+    """Return the scores of the network in Keras."""
+    return called(residual(), images(2))
+
+
+def fast(package):
+    return load_chain(package, FAST, 1)({"image": images(2)})["scores"]
+
+
+def join_loading(model):
+    """Wait until nothing is being loaded."""
+    model._loaded.network._network.close()
+
+
+def options(package):
+    return options_of(package, Manifest.load(package), state_directory(package))
+
+
+def test_the_options_are_the_subnets_of_the_pool(package):
+    write_pool(package)
+    model = load(package)
+    sizes = [sum((package / file).stat().st_size for file in entry.files) for entry in SUBNETS]
+    assert [
+        (each.name, each.kind, each.latency_ms, each.accuracy, each.metric, each.size_bytes)
+        for each in model.options
+    ] == [
+        ("subnet 0", "subnet", 4.0, 0.7, Metric.AGREEMENT, sizes[0]),
+        ("subnet 1", "subnet", 10.0, 0.9, Metric.AGREEMENT, sizes[1]),
+    ]
+    assert [each.blocks.files for each in model.options] == [FAST, ORIGINAL]
+    assert (model.wanted, model.running) == (1, 1)
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("budget_ms", "default"), [(20.0, 1), (9.0, 0), (1.0, 0)])
+def test_the_best_subnet_within_the_budget_runs_at_first(package, budget_ms, default):
+    write_pool(package, budget_ms=budget_ms)
+    model = load(package)
+    assert (model.wanted, model.running) == (default, default)
+    np.testing.assert_allclose(model(images(2)), [fast(package), original()][default], atol=1e-5)
+
+
+def test_a_subnet_that_is_not_in_memory_is_loaded_while_the_one_before_runs(package):
+    """One of its blocks is a pipe, which is read as soon as something is written."""
+    write_pool(package)
+    model = load(package)
+    expected, content = fast(package), (package / HALVED).read_bytes()
+    (package / HALVED).unlink()
+    os.mkfifo(package / HALVED)
+    model.switch(0)
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    with (package / HALVED).open("wb") as pipe:  # once it is being read
+        np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+        assert (model.wanted, model.running) == (0, 1)
+        assert (model.statistics().counts, model.statistics().branch) == ((0, 2), 1)
+        pipe.write(content)
+    join_loading(model)
+    assert (model.wanted, model.running) == (0, 0)
+    np.testing.assert_array_equal(model(images(2)), expected)
+    assert (model.statistics().counts, model.statistics().branch) == ((1, 2), 0)
+    (seen,) = observed(state_directory(package))
+    assert seen.inferences["option"].tolist() == [1, 1, 0]
+
+
+def test_what_ran_last_runs_again_until_what_is_wanted_is_loaded(package):
+    write_pool(package)
+    model = load(package)
+    model.switch(0)
+    model(images(2))
+    join_loading(model)
+    again = load(package)
+    assert (again.wanted, again.running) == (0, 0)
+    again.switch(1)
+    third = load(package)
+    assert (third.wanted, third.running) == (1, 0)
+    np.testing.assert_array_equal(third(images(2)), fast(package))
+    join_loading(third)
+    np.testing.assert_allclose(third(images(2)), original(), atol=1e-5)
+
+
+def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(package, caplog):
+    write_pool(package)
+    content = (package / HALVED).read_bytes()
+    (package / HALVED).write_bytes(content[:-1])
+    now = 0.0
+    choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
+    network = PagedNetwork(package, state_directory(package), choices, choices[1], 1)
+    subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
+
+    def run():
+        """Run an inference, wait until nothing is being loaded, and return what ran."""
+        values = {"image": images(2)}
+        outputs, option = subnets.prepared(values)(values, 0)
+        network._loader.submit(lambda: None).result()
+        expected = original() if option else load_chain(package, FAST, 1)(values)["scores"]
+        np.testing.assert_allclose(outputs["scores"], expected, atol=1e-5)
+        return option
+
+    with caplog.at_level(logging.WARNING):
+        assert run() == 1
+    assert str(package / HALVED) in caplog.text
+    (package / HALVED).write_bytes(content)
+    now = RETRY_SECONDS - 1
+    assert [run(), run(), subnets.running(0)] == [1, 1, 1]
+    now = RETRY_SECONDS
+    assert [run(), run(), subnets.running(0)] == [1, 0, 0]
+    network.close()
+
+
+def test_inferences_go_on_where_no_thread_can_be_started(package, caplog):
+    write_pool(package)
+    model = load(package)
+    model.switch(0)
+    with without_threads():
+        np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    assert "subnet 0 cannot be loaded" in caplog.text
+    assert (model.wanted, model.running) == (0, 1)
+
+
+def test_a_block_that_is_damaged_at_first_is_refused_by_its_name(package):
+    write_pool(package)
+    (package / ORIGINAL[1]).write_bytes(b"no block")
+    with pytest.raises(MistifyError, match=r"block-01\.tflite") as caught:
+        load(package)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_subnet_that_there_is_not_is_named(package):
+    write_pool(package)
+    model = load(package)
+    with pytest.raises(MistifyError, match="no subnet 2: its subnets are 0 to 1") as caught:
+        model.switch(2)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def of_another_store(package):
+    write_pool(package, store="0" * 64)
+
+
+def of_no_store(package):
+    write_pool(package)
+    (package / "blocks.json").unlink()
+
+
+def unreadable(package):
+    write_pool(package)
+    (state_directory(package) / "pool.json").write_text("{")
+
+
+def empty(package):
+    write_pool(package, entries=())
+
+
+def of_before_it_was_tuned(package):
+    write_pool(package)
+    Manifest.load(package).model_copy(update={"tuned_from": "0" * 64}).save(package)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [lambda package: None, of_another_store, of_no_store, unreadable, empty, of_before_it_was_tuned],
+)
+def test_without_a_pool_the_network_runs_as_a_whole(package, prepare):
+    prepare(package)
+    (package / ORIGINAL[1]).unlink()  # which a subnet would need
+    model = load(package)
+    assert [(each.name, each.latency_ms, each.blocks) for each in model.options] == [("branch 0", 0.1, None)]
+    assert (model.branches, model.branch, model.wanted, model.running) == ((), 0, 0, 0)
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    with pytest.raises(MistifyError, match="no branch 0: it has none"):
+        model.switch(0)
+
+
+def test_a_new_pool_is_taken_over_once_it_is_announced(package):
+    write_pool(package)
+    model = load(package)
+    write_pool(package, SUBNETS[:1])
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    assert len(model.options) == 2
+    announce(package)
+    model(images(2))
+    for thread in threading.enumerate():
+        if thread.name == "mistify-version":
+            thread.join()
+    np.testing.assert_array_equal(model(images(2)), fast(package))
+    assert [each.blocks.files for each in model.options] == [FAST]
+    assert (model.wanted, model.running) == (0, 0)
+
+
+def test_subnets_by_the_other_execution(package):
+    write_pool(package, execution=Execution.COMPILED)
+    model = load(package)
+    assert {each.blocks.execution for each in model.options} == {Execution.COMPILED}
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    model.switch(0)
+    model(images(2))
+    join_loading(model)
+    np.testing.assert_allclose(model(images(2)), fast(package), atol=1e-5)
+    assert Execution.COMPILED in (state_directory(package) / CHOSEN).read_text()
+
+
+def test_subnets_that_pass_integers(tmp_path):
+    package = make_block_package(tmp_path / "package", Quantization.INT8)
+    whole = load(package)
+    write_pool(package)
+    model = load(package)
+    assert (whole.options[0].kind, model.options[0].kind) == ("branch", "subnet")
+    np.testing.assert_array_equal(model(images(2)), whole(images(2)))
+
+
+def test_threads_are_those_that_the_pool_was_measured_with(package):
+    write_pool(package, threads=2)
+    assert load(package)._loaded.network.threads == 2
+    assert load(package, threads=1)._loaded.network.threads == 1
+
+
+def test_outputs_that_the_manifest_has_and_the_blocks_have_not_are_an_error(package):
+    write_pool(package)
+    manifest = Manifest.load(package)
+    output = manifest.outputs[0].model_copy(update={"name": "boxes"})
+    manifest.model_copy(update={"outputs": (output,)}).save(package)
+    with pytest.raises(MistifyError, match=r"cannot be used: they have no output boxes") as caught:
+        load(package)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_what_is_unknown_of_the_choice_counts_for_nothing(package):
+    """It is that of an earlier pool."""
+    write_pool(package)
+    left = ChosenBlocks(files=(*ORIGINAL[:2], "last-two.tflite"))
+    (state_directory(package) / CHOSEN).write_text(left.model_dump_json())
+    assert load(package).running == 1
+
+
+def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
+    state = state_directory(package)
+    pool = options(package)
+    assert not pool.of_blocks
+    write_pool(package)
+    (state / CHOSEN).mkdir()  # in place of the file
+    model = load(package)
+    model.switch(0)
+    model(images(2))
+    join_loading(model)
+    assert "is not remembered" in caplog.text
+    np.testing.assert_array_equal(model(images(2)), fast(package))
