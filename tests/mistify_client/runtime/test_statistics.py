@@ -1,4 +1,6 @@
+import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mistify_client.runtime.statistics import CAPACITY, Recorder, observed
+from mistify.files import lock
+from mistify_client.runtime.statistics import CAPACITY, Recorder, observed, recorder_bytes
 
 HOLD = """
 import sys
@@ -120,3 +123,17 @@ def test_there_are_no_figures_of_nothing():
     recorder = Recorder(1, 0, 1)
     idle = recorder.observed().statistics(5.0)
     assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.branch) == (0, None, None, None)
+
+
+def test_a_file_of_a_process_that_began_before_there_were_options_can_be_read(tmp_path):
+    """Its bytes are written by hand: magic, generation, branches, threads, counts, and a ring of records."""
+    content = struct.pack("<8sIIQ", b"MISTIFY\3", 7, 3, 2) + struct.pack("<4Q", 2, 1, 0, 1)
+    content += struct.pack("<dfffiq", 1.0, 0.5, 0.25, 2.0, 2, 4) + struct.pack("<dfffiq", 2.0, 1, 1, 0, 0, 1)
+    path = tmp_path / "runtimes" / f"{os.getpid()}-0"
+    path.parent.mkdir()
+    path.write_bytes(content.ljust(recorder_bytes(3), b"\0"))
+    with path.open("r+b") as file:
+        lock(file)
+        (actual,) = observed(tmp_path)
+    assert (actual.generation, actual.threads, actual.counts) == (7, 2, (1, 0, 1))
+    assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 4), (2.0, 1.0, 1.0, 0.0, 0, 1)]

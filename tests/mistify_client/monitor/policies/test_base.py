@@ -140,3 +140,40 @@ def test_a_policy_that_cannot_be_loaded_is_refused(tmp_path, monkeypatch, module
     (problem,) = caught.value.problems
     assert (problem.place, problem.value) == ("policy.name", '"theirs"')
     assert f"{name}:policy" in problem.fix
+
+
+#: Policies as they were written before there were options, and one that is none.
+OF_BEFORE = """
+from mistify.parsing.validation import Settings
+from mistify_client.monitor.policies.base import Decision, Policy
+
+class Fastest(Policy):
+    params_class = Settings
+    def __init__(self, params):
+        self._params = params
+    def decide(self, situation):
+        {decides}
+"""
+
+
+@pytest.mark.parametrize(
+    ("decides", "message"),
+    [
+        ("return Decision(len(situation.branches) - 1, True, 'why')", "no attribute 'branches'"),
+        ("return Decision(branch=0, fits=True, reason='why')", "unexpected keyword argument 'branch'"),
+        ("return 1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_policy_that_does_not_decide_over_options_is_refused_before_it_is_used(
+    tmp_path, monkeypatch, decides, message
+):
+    name = f"before_{len(decides)}"
+    module = OF_BEFORE.format(decides=decides)
+    site = installed(tmp_path, name, module, {"fastest": f"{name}:Fastest"}, ENTRY_POINTS)
+    monkeypatch.syspath_prepend(site)
+    with pytest.raises(MistifyError, match=message) as caught:
+        make_policy({"name": "fastest"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.value) == ("policy.name", '"fastest"')
+    assert problem.fix.startswith(f"mend {name}:Fastest: ")

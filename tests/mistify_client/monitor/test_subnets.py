@@ -1,0 +1,177 @@
+"""The monitor of a package that runs subnets of its blocks."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.monitor.config import MonitorConfig
+from mistify_client.monitor.daemon import Monitor
+from mistify_client.monitor.replacement.candidate import try_candidate
+from mistify_client.monitor.sensing.sensors import SensorReading
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.runtime.model import load
+from mistify_client.runtime.paged import RETRY_SECONDS
+from mistify_client.runtime.statistics import Recorder
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import state_directory
+from tests.block_stores import HALVED, images
+from tests.mistify_client.monitor.adapting import Entries
+from tests.mistify_client.monitor.test_daemon import Daemon, shown
+from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
+
+
+@pytest.fixture
+def package(tmp_path):
+    package = make_block_package(tmp_path / "package")
+    write_pool(package)
+    return package
+
+
+class Watched:
+    """A package under a monitor, on a simulated clock.
+
+    An app runs, too, which loads what is chosen in the next second, or cannot.
+
+    Attributes:
+        running: what the app runs.
+        able: False if it cannot load anything.
+    """
+
+    def __init__(self, package):
+        config = MonitorConfig.model_validate({"targets": {"latency": "20ms"}})
+        self.state = MonitorState.of(package)
+        self.state.directory.mkdir(parents=True)
+        self.entries = Entries()
+        self.now, self.running, self.able = 1000.0, 1, True
+        self.switchboard = Switchboard.open(state_directory(package))
+        self.recorder = Recorder.open(state_directory(package), len(SUBNETS), self.switchboard.generation, 1)
+        self.monitor = Monitor(
+            package,
+            lambda: config,
+            Journal(self.state.log, self.entries),
+            sensor=SensorReading,
+            clock=lambda: self.now,
+        )
+
+    def step(self, load, seconds):
+        """Let seconds pass, in which inferences take `load` times as long as the pool says."""
+        for _ in range(seconds):
+            chosen = self.switchboard.option
+            for part in range(1, 9):
+                takes = SUBNETS[self.running].latency_ms * load
+                self.recorder.record(self.now + part / 10, takes, takes, 0.0, option=self.running, batch=1)
+            if self.able and chosen >= 0:
+                self.running = chosen
+            self.now += 1
+            self.monitor.step()
+
+    @property
+    def status(self):
+        return json.loads(self.state.status.read_text())
+
+
+@pytest.fixture
+def watched(package):
+    watched = Watched(package)
+    yield watched
+    watched.monitor.close()
+
+
+def most_accurate(load):
+    """Return the subnet that is the most accurate within the target, by hand."""
+    return max(n for n, entry in enumerate(SUBNETS) if entry.latency_ms * load <= 20)
+
+
+@pytest.mark.parametrize("load", [1.0, 1.9, 2.1, 4.9])
+def test_the_most_accurate_subnet_within_the_target_runs(watched, load):
+    watched.step(load, 10)
+    assert watched.running == most_accurate(load)
+    assert watched.status["fits"]
+    watched.step(1.0, 10)
+    assert watched.running == 1
+
+
+def test_what_runs_while_another_one_is_loaded_counts_as_what_it_is(watched):
+    """The ratio is that of the load, whichever runs; the switch shows no deviation between the two."""
+    watched.step(1.0, 3)
+    watched.step(4.0, 2)
+    assert (watched.switchboard.option, watched.status["branch"]) == (0, 0)
+    watched.step(4.0, 3)
+    assert watched.running == 0
+    assert watched.monitor._outcome.situation.ratio == pytest.approx(4.0, rel=1e-6)
+    expected = [option.latency_ms for option in watched.monitor._outcome.situation.options]
+    assert expected == pytest.approx([entry.latency_ms for entry in SUBNETS], rel=1e-6)
+
+
+def test_an_app_that_cannot_load_a_subnet_is_a_problem_until_it_can(watched):
+    watched.able = False
+    watched.step(4.0, int(RETRY_SECONDS))
+    assert watched.switchboard.option == 0
+    assert "options" not in watched.status["problems"]
+    watched.step(4.0, 3)
+    problem = watched.entries.until(event="problem", about="options")
+    assert problem["reason"] == "an app goes on with subnet 1, as it cannot load subnet 0: its log says why"
+    watched.able = True
+    watched.step(4.0, 3)
+    assert watched.entries.until(event="recovered")["reason"] == "options is all right again"
+    assert watched.status["problems"] == {}
+
+
+def test_status_shows_subnets_and_their_blocks(package, watched):
+    watched.step(3.0, 8)
+    branches = watched.status["branches"]
+    assert [(each["files"], each["execution"]) for each in branches] == [
+        (list(entry.files), "interpreter") for entry in SUBNETS
+    ]
+    assert [each["accuracy"] for each in branches] == [0.7, 0.9]
+    lines = shown("status", "--package", package).stdout.splitlines()
+    assert "* subnet 0: 12ms now, 4ms expected, accuracy 0.7" in lines
+    assert "  subnet 1: 30ms now, 10ms expected, accuracy 0.9" in lines
+    assert watched.status["reason"].startswith("subnet 0 takes 12ms at the measured ratio 3.00")
+
+
+def test_a_daemon_switches_what_an_app_runs(package, tmp_path):
+    write_pool(package, budget_ms=5.0)  # so that the fast one runs at first
+    config = tmp_path / "monitor.toml"
+    config.write_text('interval = "10ms"\n[targets]\nlatency = "60min"\n[policy]\ndwell = "20ms"\n')
+    model, ending = load(package), threading.Event()
+    fast = model(images(1))
+
+    def infer():
+        while not ending.is_set():
+            model(images(1))
+
+    thread = threading.Thread(target=infer)
+    thread.start()
+    daemon = Daemon(package, config)
+    try:
+        assert model.running == 0
+        assert daemon.until(event="switch")["branch"] == 1
+        while model.running != 1:
+            model(images(1))
+        assert not np.array_equal(model(images(1)), fast)
+        assert shown("target", "latency=1ns", "--package", package).exit_code == 0
+        assert daemon.until(event="switch", branch=0)["reason"].endswith("no subnet keeps to the targets")
+        while model.running != 0:
+            model(images(1))
+        np.testing.assert_array_equal(model(images(1)), fast)
+    finally:
+        ending.set()
+        thread.join()
+        daemon.end()
+
+
+def test_a_new_package_is_compared_with_the_fastest_subnet(package, tmp_path, turns):
+    other = tmp_path / "other"
+    other.mkdir()
+    candidate = make_block_package(other / "package")
+    assert try_candidate(candidate, package, clock=turns).running_ms == pytest.approx(3)
+    (package / HALVED).unlink()
+    assert HALVED in FAST
+    with pytest.raises(MistifyError, match=HALVED) as caught:
+        try_candidate(candidate, package, clock=turns)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE

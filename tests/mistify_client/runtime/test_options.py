@@ -1,0 +1,54 @@
+"""What a package can run, and what that takes; `test_paged.py` has the options of packages with blocks."""
+
+from mistify.config.metric import Metric
+from mistify_client.monitor.sensing.costs import expected_on
+from mistify_client.runtime.options import Option, options_of
+from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, manifest, three_branches
+
+
+def test_branches_with_what_the_manifest_says_of_them(tmp_path):
+    options = options_of(tmp_path, three_branches(Metric.MSE), tmp_path)
+    assert (options.default, options.threads, options.hardware, options.fastest) == (1, 1, "host", 0)
+    assert options.options == tuple(
+        Option(
+            name=f"branch {number}",
+            latency_ms=latency_ms,
+            accuracy=accuracy,
+            metric=Metric.MSE,
+            p95_ms=2 * latency_ms,
+            memory_bytes=memory,
+            size_bytes=None,
+            achieved={
+                "flops": 1e6 * latency_ms,
+                "memory_bytes": memory,
+                "latency_ms@board": 10 * latency_ms,
+            },
+            blocks=None,
+        )
+        for number, (latency_ms, accuracy, memory) in enumerate(
+            zip(EXPECTED_MS, ACCURACIES, (1e6, 2e6, 3e6), strict=True)
+        )
+    )
+
+
+def test_a_package_without_branches_has_one(tmp_path):
+    options = options_of(tmp_path, manifest(), tmp_path)
+    assert [(each.name, each.latency_ms, each.accuracy) for each in options.options] == [
+        ("branch 0", 10.0, 0.8)
+    ]
+    assert [options.chosen(number) for number in (-1, 0, 1)] == [0, 0, 0]
+
+
+def test_numbers_that_name_no_option_mean_the_default(tmp_path):
+    options = options_of(tmp_path, three_branches(), tmp_path)
+    assert [options.chosen(number) for number in (-1, 0, 1, 2, 3)] == [1, 0, 1, 2, 1]
+
+
+def test_latencies_on_the_hardware_that_the_package_was_made_for(tmp_path):
+    package = three_branches()
+    options = options_of(tmp_path, package, tmp_path)
+    predicted = expected_on("board", options, package)
+    assert [each.latency_ms for each in predicted.options] == [10 * each for each in EXPECTED_MS]
+    assert predicted.hardware == "board"
+    for hardware in ("host", "phone", "host@4-threads"):
+        assert expected_on(hardware, options, package) is options
