@@ -98,8 +98,11 @@ def test_the_most_accurate_subnet_within_the_target_runs(watched, load):
 def test_what_runs_while_another_one_is_loaded_counts_as_what_it_is(watched):
     """The ratio is that of the load, whichever runs; the switch shows no deviation between the two."""
     watched.step(1.0, 3)
-    watched.step(4.0, 2)
-    assert (watched.switchboard.option, watched.status["branch"]) == (0, 0)
+    watched.able = False
+    watched.step(4.0, 3)
+    assert (watched.switchboard.option, watched.running) == (0, 1)
+    assert watched.monitor._outcome.situation.ratio == pytest.approx(4.0, rel=1e-6)
+    watched.able = True
     watched.step(4.0, 3)
     assert watched.running == 0
     assert watched.monitor._outcome.situation.ratio == pytest.approx(4.0, rel=1e-6)
