@@ -129,7 +129,7 @@ class PagedNetwork:
     def _keep(self, chosen: ChosenBlocks) -> None:
         try:
             self._state.mkdir(parents=True, exist_ok=True)
-            write_json(self._state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
+            write_choice(self._state, chosen)
         except OSError as error:  # as on a full disk, where a device has to become faster all the same
             logger.warning("which blocks run is not remembered, %s has no place: %s", self._state, error)
 
@@ -148,6 +148,19 @@ class PagedNetwork:
             problem = Problem(str(path), value, expected, f"delete it, so that the default runs: {error}")
             message = "the choice of blocks cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
+
+
+def write_choice(state: Path, chosen: ChosenBlocks) -> None:
+    """Write what a paged network runs when it is loaded next.
+
+    Args:
+        state: The directory for the choice.
+        chosen: The blocks, and how they run.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    write_json(state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
 
 
 def _return_memory() -> None:

@@ -14,7 +14,7 @@ from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import CHOSEN, PagedNetwork
+from mistify_client.assembly.paging import CHOSEN, PagedNetwork, write_choice
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, PagedSubnets
 from mistify_client.runtime.statistics import observed
@@ -258,9 +258,10 @@ def test_outputs_that_the_manifest_has_and_the_blocks_have_not_are_an_error(pack
 def test_what_is_unknown_of_the_choice_counts_for_nothing(package):
     """It is that of an earlier pool."""
     write_pool(package)
-    left = ChosenBlocks(files=(*ORIGINAL[:2], "last-two.tflite"))
-    (state_directory(package) / CHOSEN).write_text(left.model_dump_json())
+    write_choice(state_directory(package), ChosenBlocks(files=(*ORIGINAL[:2], "last-two.tflite")))
     assert load(package).running == 1
+    write_choice(state_directory(package), ChosenBlocks(files=FAST))
+    assert load(package).running == 0
 
 
 def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
