@@ -48,7 +48,8 @@ class PagedSubnets:
         self._subnets = subnets
         self._network = network
         self._clock = clock
-        self._wanted = subnets.index(network.running)
+        self._blocks = network.running
+        self._number = self._wanted = subnets.index(self._blocks)
         self._retry_at = math.inf
         self._shapes: Shapes | None = None
 
@@ -83,7 +84,9 @@ class PagedSubnets:
         if wanted != self._wanted or self._clock() >= self._retry_at:
             self._load(wanted)
         outputs, blocks = self._network(inputs)
-        return outputs, self._subnets.index(blocks)
+        if blocks is not self._blocks:  # compared in full only after a switch: this is timed
+            self._blocks, self._number = blocks, self._subnets.index(blocks)
+        return outputs, self._number
 
     def _load(self, wanted: int) -> None:
         self._wanted, self._retry_at = wanted, math.inf

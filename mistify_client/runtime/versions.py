@@ -3,6 +3,8 @@
 Beside a package `P` lies `P.state/`, shared by every process that uses the package:
 
     switchboard         the option that runs
+    pool.json           the subnets of blocks that are the best on this device
+    blocks-chosen.json  the one of them that ran last
     current, previous   symlinks to versions; where there is none it is P itself
     versions/NAME/      complete packages
     runtimes/PID-N      the last inferences of each loaded model
