@@ -173,6 +173,7 @@ class AdaptiveNetParams(IterativePruningParams):
         variants: What else blocks are replaced with: numbers by the names of plug-ins (`mistify.variants`).
         distil_steps: Training steps in which variants learn what the blocks compute that they replace.
         path_steps: Training steps of subnets, drawn at random, after that.
+        blocks: Whether packages have the blocks as well, of which devices make subnets of their own.
         adapt_steps: The most steps in which the cheapest subnet is cut where it is beyond the limits.
         tune_steps: Steps that tune the network of one goal besides.
     """
@@ -185,6 +186,7 @@ class AdaptiveNetParams(IterativePruningParams):
     )
     distil_steps: int = Field(default=1200, ge=0)
     path_steps: int = Field(default=2400, ge=0)
+    blocks: bool = False
     tune_steps: int = Field(default=0, ge=0)
 
 

@@ -298,7 +298,9 @@ class CollectiveAdaptation:
 
     async def _attempt(self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult) -> Attempt:
         settings, branches = package_settings(self._log.job_id, goal), self._branches.get(goal.id)
-        task = package_task(self._plan, self._tree.nodes[index], settings, root, adapted, branches=branches)
+        node = self._tree.nodes[index]
+        prepared = self._preparations.get(node.algorithm)
+        task = package_task(self._plan, node, settings, root, adapted, branches=branches, prepared=prepared)
         return Attempt(goal, adapted, await self._run(task, [goal.id]))
 
     async def _measure_reference(self, root: SourceResult, threads: Collection[int]) -> None:

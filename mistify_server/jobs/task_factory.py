@@ -128,6 +128,7 @@ def package_task(
     adapted: AdaptResult,
     *,
     branches: BranchResult | None,
+    prepared: PrepareResult | None,
 ) -> PackageTask:
     """Return the task that makes a goal's package.
 
@@ -138,6 +139,7 @@ def package_task(
         root: The result of the batch's source task.
         adapted: The result of the node's adapt task.
         branches: The result of the goal's branch task; None for a package without branches.
+        prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return PackageTask(
         settings=settings,
@@ -151,6 +153,7 @@ def package_task(
         algorithm_config=plan.algorithm_config,
         hardware=plan.hardware,
         seed=node.seed,
+        prepared=prepared.prepared if prepared else None,
     )
 
 

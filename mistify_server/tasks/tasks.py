@@ -149,6 +149,7 @@ class PackageTask(Message):
         algorithm_config: The settings of training.
         hardware: The profiles whose latency is estimated, as they were calibrated with the source.
         seed: Of training.
+        prepared: The artifact of what the node's algorithm has prepared; None where it prepares nothing.
     """
 
     kind: Literal["package"] = "package"
@@ -163,6 +164,7 @@ class PackageTask(Message):
     algorithm_config: dict[str, object]
     hardware: dict[str, Profile]
     seed: int
+    prepared: str | None = None
 
 
 class ReferenceTask(Message):

@@ -2,8 +2,10 @@
 
 from typing import TypeAlias
 
+from executors.adaptivenet.supernet import Supernet
 from executors.custom_layers import import_layers
 from executors.data import Dataset
+from executors.params import AdaptiveNetParams, Params
 from executors.structure import analyse
 from executors.timing import activity, timesheet
 from executors.training.evaluation import evaluate
@@ -116,7 +118,10 @@ class TaskRunner:
         branches = self._load_branches(task.branches) if task.branches else None
         test = self._setups.test(task.teacher, task.data)
         steps = params.tune_steps
-        package = package_model(model, task, setup, test, training_steps=steps, branches=branches)
+        supernet = self._supernet(task, params)
+        package = package_model(
+            model, task, setup, test, training_steps=steps, branches=branches, supernet=supernet
+        )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
         source = self._checkpoints.shared(task.teacher)
@@ -132,6 +137,15 @@ class TaskRunner:
         return task.model_copy(
             update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
         )
+
+    def _supernet(self, task: PackageTask, params: Params) -> Supernet | None:
+        """Return the supernet whose blocks a package is to have, if any."""
+        if not (isinstance(params, AdaptiveNetParams) and params.blocks and task.prepared):
+            return None
+        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
+        content = self._checkpoints.load_prepared(task.prepared)
+        supernet, _ = Supernet.loaded(content, source, params.largest)
+        return supernet
 
     def _load_branches(self, branches: BranchResult) -> Branches:
         """Return the networks of a multi-branch package."""

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from executors.adaptivenet.supernet import Supernet
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
 from executors.tfmot import compressed, quantization_aware
@@ -16,6 +17,7 @@ from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
 from mistify_server.worker.packaging.conversion.representative import representative
@@ -34,6 +36,7 @@ def package_model(
     *,
     training_steps: int = 0,
     branches: Branches | None = None,
+    supernet: Supernet | None = None,
 ) -> Package:
     """Compress and convert a checkpoint, compare it with the result, and measure and describe that.
 
@@ -44,6 +47,7 @@ def package_model(
         test: What the package is measured on in the end.
         training_steps: Of quantization-aware training and of compression, where they are asked for.
         branches: The networks of the task's branches; None where it has none.
+        supernet: Whose blocks the package has as well; None for a package without.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
@@ -66,7 +70,10 @@ def package_model(
         note=_note_on_classes(model, setup.train),
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
-        other_files={SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {},
+        other_files={
+            **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
+            **(_blocks(supernet, task, setup) if supernet else {}),
+        },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
 
@@ -93,6 +100,12 @@ def _convert(
             return ConvertedNetworks(convert_function(function, quantization))
         case _:
             return ConvertedNetworks(convert(model, quantization))
+
+
+def _blocks(supernet: Supernet, task: PackageTask, setup: TrainingSetup) -> dict[str, bytes]:
+    """Return the block store of a supernet."""
+    precision = task.settings.quantization.precision
+    return block_store(supernet_blocks(supernet), precision, representative(setup.train))
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

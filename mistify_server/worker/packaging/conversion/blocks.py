@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from executors.adaptivenet.space import Place
+from executors.adaptivenet.supernet import Supernet
 from executors.structure import analyse, built, fold_batch_norm, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
@@ -72,6 +74,30 @@ def blocks_of(model: keras.Model, largest: float) -> list[Block]:
     """
     parts = segments(analyse(fold_batch_norm(model)), largest)
     return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]
+
+
+def supernet_blocks(supernet: Supernet) -> list[Block]:
+    """Return the variants of a supernet as blocks, those of the network itself first.
+
+    What is read and written at a position has the name that the network's block gives it.
+    """
+    places, names = supernet.space.places, {0: ""}
+    blocks = []
+    for number, place in enumerate(places):
+        graph = analyse(fold_batch_norm(built(supernet.graph_of(number)))).graph
+        names.setdefault(place.end, graph.nodes[-1].name)
+        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names)))
+    return blocks
+
+
+def _named(graph: Graph, place: Place, names: Mapping[int, str]) -> keras.Model:
+    """Return the model of a variant whose input and output are called as those positions are."""
+    inputs = graph.inputs if place.start == 0 else dict.fromkeys(graph.inputs, names[place.start])
+    nodes = tuple(
+        replace(node, name=names[place.end]) if (node.output,) == graph.outputs else node
+        for node in graph.nodes
+    )
+    return built(replace(graph, name=place.name, nodes=nodes, inputs=inputs))
 
 
 def block_store(

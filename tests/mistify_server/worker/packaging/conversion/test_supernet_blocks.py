@@ -1,0 +1,57 @@
+"""The block store of a supernet, against what its subnets compute."""
+
+import numpy as np
+import pytest
+
+from executors.adaptivenet.supernet import Supernet
+from executors.data import Dataset
+from executors.params import AdaptiveNetParams
+from executors.structure import analyse
+from mistify.costs.quantization import Quantization
+from mistify.package.blocks import BLOCKS, BlockStore
+from mistify_client.assembly.stitching import stitched
+from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
+from mistify_server.worker.packaging.tflite.runner import Runner
+from tests.executors.adaptivenet.conftest import deep_resnet
+from tests.executors.structure.networks import randomised
+
+PARAMS = AdaptiveNetParams(largest=0.1, merge=(2,), shrink=(0.5,))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(6).uniform(size=(40, 8, 8, 1)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def supernet(images):
+    model = randomised(deep_resnet())
+    return Supernet.expanded(analyse(model), PARAMS, Dataset({"image": images}, {}))
+
+
+@pytest.fixture(scope="module")
+def files(supernet):
+    return block_store(supernet_blocks(supernet), Quantization.NONE)
+
+
+def test_any_subnet_can_be_put_together_from_its_files(supernet, files, images):
+    store = BlockStore.model_validate_json(files[BLOCKS])
+    rng = np.random.default_rng(1)
+    for subnet in (supernet.space.original, *(supernet.space.random(rng) for _ in range(6))):
+        names = [f"{supernet.space.places[number].name}.tflite" for number in subnet]
+        chosen = store.network_of(names)
+        network = Runner(stitched({variant.file: files[variant.file] for variant in chosen}))
+        outputs = supernet.predictions({"image": images}, subnet)
+        assert network({"image": images}).keys() == outputs.keys()
+        for name, expected in outputs.items():
+            np.testing.assert_allclose(network({"image": images})[name], expected, atol=1e-5)
+
+
+def test_it_says_what_replaces_what(supernet, files):
+    store = BlockStore.model_validate_json(files[BLOCKS])
+    places = {f"{place.name}.tflite": (place.start, place.span) for place in supernet.space.places}
+    assert {variant.file: (variant.start, variant.span) for variant in store.variants} == places
+    assert [variant.span for variant in store.variants[: supernet.space.blocks]] == [
+        1
+    ] * supernet.space.blocks
+    assert files.keys() == {BLOCKS, *places}
