@@ -16,6 +16,7 @@ from mistify.package.records import (
     digest_of,
     read_record,
 )
+from mistify.package.training import OutputKind
 from mistify.wording import counted
 
 BLOCKS_FORMAT: Final = 1
@@ -56,7 +57,8 @@ class BlockStore(Record):
         positions: Between its inputs and outputs, in order: the output of all variants that end there and the
             input of all that begin there, of one type, scale and zero point.
         outputs: Of the network, in order.
-        variants: The blocks.
+        variants: The blocks. Of those that begin at a position, one of the original network is the first.
+        kinds: Output -> the kind of its values. Others are classes, before the softmax.
     """
 
     format_version: Literal[1] = BLOCKS_FORMAT
@@ -64,6 +66,7 @@ class BlockStore(Record):
     positions: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     variants: tuple[BlockVariant, ...]
+    kinds: dict[str, OutputKind] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _variants_fit(self) -> "BlockStore":

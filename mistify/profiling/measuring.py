@@ -108,10 +108,25 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
         load: Loads the network.
         budget_seconds: For all rounds, unless running it once takes longer.
     """
-    subject = _Subject(load)
+    return best_of_each_ms([load], budget_seconds)[0]
+
+
+def best_of_each_ms(
+    loads: Iterable[Loading], budget_seconds: float, progress: Progress = lambda share: None
+) -> list[float]:
+    """Return the latency of each network in the best of its rounds, in milliseconds.
+
+    The networks take turns, so that a spell of other work does not meet all rounds of one of them.
+
+    Args:
+        loads: Each loads a network.
+        budget_seconds: For all rounds of all networks, unless running each once takes longer.
+        progress: Called with the share of the time that has passed.
+    """
+    subjects = [_Subject(load) for load in loads]
     with _without_collection():
-        _measure([subject], budget_seconds, lambda share: None, time.perf_counter, _nothing)
-    return subject.median_ms
+        _measure(subjects, budget_seconds, progress, time.perf_counter, _nothing)
+    return [subject.median_ms for subject in subjects]
 
 
 def load_network(content: bytes, threads: int) -> Callable[[], object]:

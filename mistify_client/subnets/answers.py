@@ -1,0 +1,120 @@
+"""Right answers to the examples of a device, and how far outputs of networks are from them."""
+
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.package.training import OutputKind
+from mistify_client.runtime.inputs import Array
+from mistify_client.subnets.candidates import Score
+
+Floats = npt.NDArray[np.float64]
+
+#: Below it, probabilities count as this much: a loss stays finite.
+_LEAST: Final = 1e-7
+
+
+class Answers(Protocol):
+    """Right answers for one output."""
+
+    def sums(self, output: Array, rows: slice) -> Floats:
+        """Return what a network gains and loses on a batch, for `score`.
+
+        Args:
+            output: [batch, ...], its values.
+            rows: The examples of the batch.
+        """
+        ...
+
+    def score(self, sums: Floats) -> Score:
+        """Return the score that sums over all batches come to."""
+        ...
+
+
+class Classes:
+    """Classes, of which a network gives probabilities: its accuracy, and its cross-entropy.
+
+    Yes and no are two classes.
+    """
+
+    def __init__(self, kind: OutputKind, right: Array) -> None:
+        """Keep the classes.
+
+        Args:
+            kind: Of the output's values.
+            right: [examples, ...], classes, -1 where nobody knows one; or probabilities of classes or of
+                yes, [examples, ..., values], the answers of another network.
+
+        Raises:
+            MistifyError: INVALID_DATASET, no class is known.
+        """
+        self._kind = kind
+        self._probable = right.dtype.kind == "f"
+        self._right = _distribution(kind, right) if self._probable else right
+        self._known = self._right.size // (self._right.shape[-1] if self._probable else 1)
+        if not self._probable:
+            self._known = int(np.count_nonzero(right >= 0))
+        if not self._known:
+            problem = Problem("the labels", "none that is known", "classes from 0 on", "leave them out")
+            raise MistifyError(ErrorCode.INVALID_DATASET, "the data cannot be used", [problem])
+
+    def sums(self, output: Array, rows: slice) -> Floats:
+        """Return how many answers of a batch are right, and the sum of their cross-entropies."""
+        given = _distribution(self._kind, self._kind.predictions(output))
+        logarithms, right = np.log(np.maximum(given, _LEAST)), self._right[rows]
+        if self._probable:
+            same = given.argmax(-1) == right.argmax(-1)
+            return np.array([same.sum(), -(right * logarithms).sum()])
+        right = right.reshape(given.shape[:-1]).astype(np.int64)
+        known = right >= 0
+        same = (given.argmax(-1) == right)[known]
+        chosen = np.take_along_axis(logarithms, np.maximum(right, 0)[..., None], -1)[..., 0]
+        return np.array([same.sum(), -chosen[known].sum()])
+
+    def score(self, sums: Floats) -> Score:
+        """Return the share of right answers, and the mean cross-entropy."""
+        return Score(*map(float, sums / self._known))
+
+
+class Figures:
+    """Figures: the share of their variance that a network explains, 0 at least, and the share it does not."""
+
+    def __init__(self, right: Array) -> None:
+        """Keep the figures.
+
+        Args:
+            right: [examples, ...].
+        """
+        self._right = right.astype(np.float64)
+        self._variance = float(np.square(self._right - self._right.mean(0)).sum()) or 1.0
+
+    def sums(self, output: Array, rows: slice) -> Floats:
+        """Return the sum of the squared errors of a batch."""
+        return np.array([np.square(output - self._right[rows].reshape(output.shape)).sum()])
+
+    def score(self, sums: Floats) -> Score:
+        """Return the share of the variance that is explained, and the share that is not."""
+        unexplained = float(sums[0]) / self._variance
+        return Score(max(0.0, 1 - unexplained), unexplained)
+
+
+def answers_of(kind: OutputKind, right: Array) -> Answers:
+    """Return right answers for an output.
+
+    Args:
+        kind: Of the output's values.
+        right: As `Classes` or `Figures` takes them.
+
+    Raises:
+        MistifyError: As `Classes`.
+    """
+    return Figures(right) if kind is OutputKind.FIGURES else Classes(kind, right)
+
+
+def _distribution(kind: OutputKind, predictions: Array) -> Array:
+    """Return the probabilities of classes, along the last axis, from predictions."""
+    if kind in (OutputKind.SIGMOID, OutputKind.LOGIT):
+        return np.stack([1 - predictions, predictions], axis=-1)
+    return predictions

@@ -1,0 +1,67 @@
+"""The candidates of a search: each subnet is scored once, and what came of it is kept."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from mistify_client.subnets.space import Subnet
+from mistify_client.subnets.table import LatencyTable
+
+
+class Score(NamedTuple):
+    """What a subnet is worth: its accuracy, the higher the better, and its loss, the lower the better."""
+
+    accuracy: float
+    loss: float
+
+
+#: Scores candidates, all of a batch at once.
+Scorer: TypeAlias = Callable[[Sequence[Subnet]], Sequence[Score]]
+
+
+class Candidate(NamedTuple):
+    """A subnet, its latency by the table, and its score."""
+
+    subnet: Subnet
+    latency_ms: float
+    score: Score
+
+    def fitness(self, budget_ms: float) -> float:
+        """Return the accuracy within the budget; above it, something below 0 that falls with the latency."""
+        if self.latency_ms <= budget_ms:
+            return self.score.accuracy
+        return self.score.accuracy / 100 - self.latency_ms / budget_ms
+
+
+class Candidates:
+    """All candidates of a search."""
+
+    def __init__(self, table: LatencyTable, scorer: Scorer) -> None:
+        self._table = table
+        self._scorer = scorer
+        self._known: dict[Subnet, Candidate] = {}
+
+    def __len__(self) -> int:
+        """Return how many subnets were scored."""
+        return len(self._known)
+
+    def __contains__(self, subnet: Subnet) -> bool:
+        """Check whether a subnet was scored."""
+        return subnet in self._known
+
+    @property
+    def all(self) -> list[Candidate]:
+        """All candidates in the order in which they were scored."""
+        return list(self._known.values())
+
+    def best(self, count: int, budget_ms: float) -> list[Candidate]:
+        """Return the fittest candidates, the fittest first."""
+        return sorted(self.all, key=lambda one: one.fitness(budget_ms), reverse=True)[:count]
+
+    def scored(self, subnets: Iterable[Subnet]) -> list[Candidate]:
+        """Return a candidate for each subnet; those that are new are scored in one batch."""
+        subnets = list(subnets)
+        new = [subnet for subnet in dict.fromkeys(subnets) if subnet not in self._known]
+        if new:
+            for subnet, score in zip(new, self._scorer(new), strict=True):
+                self._known[subnet] = Candidate(subnet, self._table.latency_ms(subnet), score)
+        return [self._known[subnet] for subnet in subnets]

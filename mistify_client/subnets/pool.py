@@ -1,0 +1,106 @@
+"""The pool: the best subnets that were found, between which a device goes to and fro (AdaptiveNet 5.3)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from mistify.config.metric import Metric
+from mistify.files import write_json
+from mistify.package.blocks import BLOCKS
+from mistify.package.records import FileName, Record, Sha256, describe_file
+from mistify_client.assembly.executions import Execution
+from mistify_client.subnets.candidates import Candidate
+
+#: In the state directory.
+POOL: Final = "pool.json"
+
+Milliseconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class PoolEntry(Record):
+    """A subnet of the pool.
+
+    Attributes:
+        files: Of its blocks, from the inputs of the network to its outputs.
+        latency_ms: At batch 1, the sum of those of its blocks.
+        accuracy: On the data of the device.
+    """
+
+    files: tuple[FileName, ...]
+    latency_ms: Milliseconds
+    accuracy: float
+
+
+class SubnetPool(Record):
+    """The best subnets for all budgets, as far as they were found, the fastest first.
+
+    Attributes:
+        format_version: Of this file.
+        store: The digest of the manifest of the block store that they are of.
+        budget_ms: What one inference is to take at most.
+        original_ms: What one of the original network takes.
+        metric: What accuracies are: `accuracy`, or `agreement` with the original network without labels.
+        examples: How many accuracies are of.
+        execution: By which latencies were measured.
+        threads: The number of threads that they were measured with.
+        entries: The subnets, each slower and more accurate than the one before.
+    """
+
+    format_version: Literal[1] = 1
+    store: Sha256
+    budget_ms: Milliseconds
+    original_ms: Milliseconds
+    metric: Metric
+    examples: Count
+    execution: Execution
+    threads: Count
+    entries: tuple[PoolEntry, ...]
+
+    def best(self, ratio: float = 1.0) -> PoolEntry | None:
+        """Return the most accurate subnet within the budget; None if there is none.
+
+        Args:
+            ratio: How many times longer than estimated inferences take at present.
+        """
+        fitting = [entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms]
+        return fitting[-1] if fitting else None
+
+    def save(self, state: Path) -> None:
+        """Write the pool into a state directory, so that a power cut leaves the old or the new one.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_json(state / POOL, self.model_dump(mode="json"), durable=True)
+
+    @classmethod
+    def load(cls, state: Path, directory: Path) -> "SubnetPool | None":
+        """Return the pool in a state directory; None if there is none of this store that can be read.
+
+        Args:
+            state: The directory.
+            directory: Of the block store.
+        """
+        try:
+            pool = cls.model_validate_json((state / POOL).read_bytes())
+        except (FileNotFoundError, ValidationError):  # a new search makes another one
+            return None
+        return pool if pool.store == store_digest(directory) else None
+
+
+def best_entries(candidates: Iterable[Candidate]) -> tuple[PoolEntry, ...]:
+    """Return the candidates of which no other one is as fast and as accurate, the fastest first."""
+    entries: list[PoolEntry] = []
+    for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.accuracy, one.score.loss)):
+        if not entries or one.score.accuracy > entries[-1].accuracy:
+            files = tuple(block.file for block in one.subnet)
+            entries.append(PoolEntry(files=files, latency_ms=one.latency_ms, accuracy=one.score.accuracy))
+    return tuple(entries)
+
+
+def store_digest(directory: Path) -> str:
+    """Return the digest of the manifest of a block store."""
+    return describe_file(directory / BLOCKS).sha256

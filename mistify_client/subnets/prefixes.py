@@ -1,0 +1,92 @@
+"""Which shared beginnings of subnets are computed once: a tree within a bound of memory (AdaptiveNet 5.2)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mistify.package.blocks import BlockVariant
+from mistify_client.subnets.space import Subnet
+from mistify_client.subnets.table import LatencyTable
+
+#: The first blocks of a subnet.
+Prefix: TypeAlias = tuple[BlockVariant, ...]
+
+
+@dataclass
+class Branch:
+    """A part of a tree of subnets: blocks, and what goes on from the feature behind them.
+
+    Attributes:
+        blocks: From the feature of the branch that this one goes on from.
+        subnet: The number of the subnet that ends here; None where others go on.
+        branches: Those that go on.
+    """
+
+    blocks: tuple[BlockVariant, ...]
+    subnet: int | None = None
+    branches: list["Branch"] = field(default_factory=list)
+
+    def runs(self) -> Iterator[BlockVariant]:
+        """Yield the blocks of the tree in the order in which they run, depth first."""
+        yield from self.blocks
+        for branch in self.branches:
+            yield from branch.runs()
+
+
+def tree_of(
+    subnets: Sequence[Subnet], table: LatencyTable, feature_bytes: Mapping[int, int], limit_bytes: int
+) -> Branch:
+    """Return a tree of subnets in which the most important shared prefixes are computed once.
+
+    A prefix is as important as it takes long and many subnets share it. Along each subnet, the features that
+    are kept take no more than the limit together.
+
+    Args:
+        subnets: All different.
+        table: With the latencies of their blocks.
+        feature_bytes: By position, what the feature there takes.
+        limit_bytes: Of all features that are kept at a time.
+    """
+    sharing = _sharing(subnets)
+    left = dict.fromkeys(subnets, limit_bytes)
+    kept: set[Prefix] = set()
+    for prefix in sorted(sharing, key=_importance(table, sharing), reverse=True):
+        size = feature_bytes[prefix[-1].end]
+        if all(left[subnet] >= size for subnet in sharing[prefix]):
+            kept.add(prefix)
+            for subnet in sharing[prefix]:
+                left[subnet] -= size
+    return _tree(subnets, kept)
+
+
+def _sharing(subnets: Sequence[Subnet]) -> dict[Prefix, list[Subnet]]:
+    """Return the subnets that share each prefix, of prefixes behind which their ways part."""
+    beginning: dict[Prefix, list[Subnet]] = {}
+    for subnet in subnets:
+        for length in range(1, len(subnet)):
+            beginning.setdefault(subnet[:length], []).append(subnet)
+    return {
+        prefix: sharing
+        for prefix, sharing in beginning.items()
+        if len({subnet[len(prefix)] for subnet in sharing}) > 1
+    }
+
+
+def _importance(table: LatencyTable, sharing: Mapping[Prefix, Sequence[Subnet]]) -> Callable[[Prefix], float]:
+    return lambda prefix: table.latency_ms(prefix) * len(sharing[prefix])
+
+
+def _tree(subnets: Sequence[Subnet], kept: set[Prefix]) -> Branch:
+    root = Branch(())
+    branches: dict[Prefix, Branch] = {}
+    for number in sorted(range(len(subnets)), key=lambda number: [one.file for one in subnets[number]]):
+        subnet = subnets[number]  # those with the same first blocks follow each other
+        parent, behind = root, 0
+        for length in (length for length in range(1, len(subnet)) if subnet[:length] in kept):
+            prefix = subnet[:length]
+            if prefix not in branches:
+                branches[prefix] = Branch(subnet[behind:length])
+                parent.branches.append(branches[prefix])
+            parent, behind = branches[prefix], length
+        parent.branches.append(Branch(subnet[behind:], number))
+    return root

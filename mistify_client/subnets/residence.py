@@ -1,0 +1,66 @@
+"""Blocks in memory, as many as a bound allows; those leave it that run last."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+from mistify.package.blocks import BlockVariant
+from mistify_client.assembly.chaining import LoadedBlock
+
+
+class ResidentBlocks:
+    """The blocks of runs that are known and come again and again, each loaded when it is needed.
+
+    Where there is no room for another one, that leaves which is not needed for the longest time (Belady,
+    1966). A block that runs is in memory, whatever it takes.
+
+    Attributes:
+        loads: How many blocks were loaded.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[BlockVariant], LoadedBlock],
+        size: Callable[[BlockVariant], int],
+        limit_bytes: int,
+        runs: Sequence[BlockVariant],
+    ) -> None:
+        """Prepare the runs.
+
+        Args:
+            load: Loads a block.
+            size: What a block takes in memory, in bytes.
+            limit_bytes: What all of them take at most.
+            runs: The blocks of one round in the order in which they run; another round is the same.
+        """
+        self.loads = 0
+        self._load = load
+        self._size = size
+        self._limit = limit_bytes
+        self._round = len(runs)
+        self._places: dict[BlockVariant, list[int]] = {}
+        for place, variant in enumerate(runs):
+            self._places.setdefault(variant, []).append(place)
+        self._now = 0
+        self._resident: dict[BlockVariant, LoadedBlock] = {}
+
+    def next(self, variant: BlockVariant) -> LoadedBlock:
+        """Return the block that runs next."""
+        if variant not in self._resident:
+            self._make_room(self._size(variant))
+            self._resident[variant] = self._load(variant)
+            self.loads += 1
+        self._now = (self._now + 1) % self._round
+        return self._resident[variant]
+
+    def _make_room(self, needed: int) -> None:
+        taken = sum(map(self._size, self._resident))
+        while self._resident and taken + needed > self._limit:
+            last = max(self._resident, key=self._runs_until)
+            del self._resident[last]
+            taken -= self._size(last)
+
+    def _runs_until(self, variant: BlockVariant) -> int:
+        """Return how many runs lie before the next one of a block, which is not the present one."""
+        places = self._places[variant]
+        later = bisect_right(places, self._now)
+        return (places[later] if later < len(places) else places[0] + self._round) - self._now

@@ -1,0 +1,133 @@
+"""Many subnets run on the same data, batch by batch, and what they share runs once (AdaptiveNet 5.2)."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mistify.package.blocks import BlockStore, BlockVariant
+from mistify_client.assembly.chaining import LoadedBlock
+from mistify_client.assembly.executions import Tensors
+from mistify_client.runtime.inputs import Array, bind
+from mistify_client.subnets.prefixes import Branch, tree_of
+from mistify_client.subnets.residence import ResidentBlocks
+from mistify_client.subnets.space import Subnet
+from mistify_client.subnets.table import LatencyTable
+
+#: The examples of a batch.
+BATCH: Final = 50
+
+#: What the features of shared prefixes take in memory at most.
+FEATURE_BYTES: Final = 64 << 20
+
+
+class Outputs(NamedTuple):
+    """What a subnet makes of a batch.
+
+    Attributes:
+        subnet: Its number.
+        rows: Those of the data that the batch has.
+        outputs: [batch, ...] by name, as the network writes them.
+    """
+
+    subnet: int
+    rows: slice
+    outputs: dict[str, Array]
+
+
+class GroupEvaluation:
+    """Runs groups of subnets on the same data.
+
+    Attributes:
+        runs: How many blocks ran on a batch.
+        saved: How many did not have to, as another subnet has the same blocks before.
+        loads: How many blocks were loaded.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        store: BlockStore,
+        table: LatencyTable,
+        inputs: Mapping[str, Array],
+        *,
+        batch: int = BATCH,
+        feature_bytes: int = FEATURE_BYTES,
+        block_bytes: int | None = None,
+    ) -> None:
+        """Keep what is needed to run subnets.
+
+        Args:
+            directory: Of the store.
+            store: Its manifest.
+            table: With the latencies of the blocks, which run as they were measured.
+            inputs: [examples, ...] by name.
+            batch: The examples that run at once.
+            feature_bytes: What kept features take at most; 0 to run each subnet by itself.
+            block_bytes: What loaded blocks take at most, unless a single one takes more; None for what the
+                largest subnet of a group takes.
+        """
+        self.runs = self.saved = self.loads = 0
+        self._directory = directory
+        self._store = store
+        self._table = table
+        self._inputs = inputs
+        self._batch = batch
+        self._feature_bytes = feature_bytes
+        self._block_bytes = block_bytes
+        self._bytes_at = {at: batch * _bytes(store, at) for at in range(store.last + 1)}
+
+    def __call__(self, subnets: Sequence[Subnet]) -> Iterator[Outputs]:
+        """Yield what each subnet makes of each batch: all subnets of one batch, then all of the next.
+
+        Args:
+            subnets: All different.
+
+        Raises:
+            MistifyError: As `LoadedBlock`.
+        """
+        tree = tree_of(subnets, self._table, self._bytes_at, self._feature_bytes)
+        order = list(tree.runs())
+        batches = math.ceil(len(next(iter(self._inputs.values()))) / self._batch)
+        limit = self._block_bytes or max(sum(map(self._size, subnet)) for subnet in subnets)
+        blocks = ResidentBlocks(self._loaded, self._size, limit, order)
+        for number in range(batches):
+            rows = slice(number * self._batch, (number + 1) * self._batch)
+            given = {name: array[rows] for name, array in self._inputs.items()}
+            for subnet, outputs in _run(tree, bind(self._store.inputs, (), given), blocks):
+                yield Outputs(subnet, rows, outputs)
+            self.runs += len(order)
+            self.saved += sum(map(len, subnets)) - len(order)
+        self.loads += blocks.loads
+
+    def _loaded(self, variant: BlockVariant) -> LoadedBlock:
+        return LoadedBlock(self._directory, variant, self._table.threads, self._table.execution)
+
+    def _size(self, variant: BlockVariant) -> int:
+        """Return what a block takes in memory: its weights, and the tensors at its ends."""
+        return variant.content.size + self._bytes_at[variant.start] + self._bytes_at[variant.end]
+
+
+def _run(branch: Branch, tensors: Tensors, blocks: ResidentBlocks) -> Iterator[tuple[int, dict[str, Array]]]:
+    """Yield the outputs of each subnet behind a branch, depth first; features go when they are done with.
+
+    Args:
+        branch: Of a tree.
+        tensors: From which it goes on.
+        blocks: In memory.
+    """
+    for variant in branch.blocks:
+        tensors = blocks.next(variant)(tensors)
+    if branch.subnet is not None:
+        yield branch.subnet, dict(tensors)
+    for each in branch.branches:
+        yield from _run(each, tensors, blocks)
+
+
+def _bytes(store: BlockStore, position: int) -> int:
+    """Return what the tensors at a position take for one example."""
+    return sum(
+        math.prod(info.shape[1:]) * np.dtype(info.dtype).itemsize for info in store.tensors_at(position)
+    )

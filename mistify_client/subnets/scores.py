@@ -1,0 +1,75 @@
+"""What subnets are worth on the data of a device: accuracy, or agreement with the original network."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mistify.package.blocks import BlockStore
+from mistify.package.training import OutputKind
+from mistify_client.runtime.inputs import Array
+from mistify_client.subnets.answers import answers_of
+from mistify_client.subnets.candidates import Score
+from mistify_client.subnets.reuse import GroupEvaluation
+from mistify_client.subnets.space import Subnet
+
+
+class SubnetScorer:
+    """Scores subnets by the answers that are right, or by those of the original network.
+
+    Of several outputs, the means count. See `Classes` and `Figures` for what an output's score is.
+    """
+
+    def __init__(
+        self,
+        evaluation: GroupEvaluation,
+        store: BlockStore,
+        original: Subnet,
+        targets: Mapping[str, Array],
+    ) -> None:
+        """Find out what the answers are.
+
+        Args:
+            evaluation: Runs subnets on the data.
+            store: Of the subnets.
+            original: The subnet whose answers stand for labels where there are none.
+            targets: Right answers by output, as `Classes` or `Figures` takes them. Empty where there are no
+                labels.
+
+        Raises:
+            MistifyError: As `LoadedBlock` and `Classes`.
+        """
+        self._evaluation = evaluation
+        self._infos = {info.name: info for info in store.outputs}
+        self._kinds = {name: store.kinds.get(name, OutputKind.LOGITS) for name in self._infos}
+        right = targets or self._predictions(original)
+        self._answers = {name: answers_of(self._kinds[name], right[name]) for name in self._infos}
+
+    def __call__(self, subnets: Sequence[Subnet]) -> list[Score]:
+        """Return the score of each subnet.
+
+        Args:
+            subnets: All different.
+
+        Raises:
+            MistifyError: As `LoadedBlock`.
+        """
+        sums = [dict.fromkeys(self._answers, np.zeros(())) for _ in subnets]
+        for number, rows, outputs in self._evaluation(subnets):
+            for name, answers in self._answers.items():
+                values = self._infos[name].dequantized(outputs[name])
+                sums[number][name] = sums[number][name] + answers.sums(values, rows)
+        return [self._score(own) for own in sums]
+
+    def _score(self, sums: Mapping[str, Array]) -> Score:
+        scores = [answers.score(sums[name]) for name, answers in self._answers.items()]
+        return Score(*map(float, np.mean(scores, axis=0)))
+
+    def _predictions(self, subnet: Subnet) -> dict[str, Array]:
+        """Return what a subnet answers to all examples: probabilities, or figures."""
+        batches = [outputs for _, _, outputs in self._evaluation([subnet])]
+        return {
+            name: self._kinds[name].predictions(
+                info.dequantized(np.concatenate([outputs[name] for outputs in batches]))
+            )
+            for name, info in self._infos.items()
+        }

@@ -1,0 +1,66 @@
+"""Block stores without files, of any size, with latencies and losses drawn at random."""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from mistify.package.blocks import BlockStore, BlockVariant
+from mistify.package.manifest import TensorInfo
+from mistify.package.records import PackagedFile
+from mistify_client.assembly.executions import Execution
+from mistify_client.subnets.space import Subnet, SubnetSpace
+from mistify_client.subnets.table import LatencyTable
+
+
+def variant(name: str, start: int, span: int) -> BlockVariant:
+    content = PackagedFile(size=1000, sha256=sha256(name.encode()).hexdigest())
+    return BlockVariant(file=f"{name}.tflite", content=content, start=start, span=span)
+
+
+def store_of(variants: list[BlockVariant]) -> BlockStore:
+    last = max(one.end for one in variants)
+    infos = [TensorInfo(name=f"t{at}", dtype="float32", shape=(-1, 10)) for at in range(last + 1)]
+    first, *between, outputs = infos
+    return BlockStore(inputs=(first,), positions=tuple(between), outputs=(outputs,), variants=tuple(variants))
+
+
+def store(blocks: int, shrunk: int, merged: tuple[int, ...]) -> BlockStore:
+    """A store with shrunk variants of each block, and others that replace several."""
+    original = [variant(f"block-{at}", at, 1) for at in range(blocks)]
+    smaller = [
+        variant(f"block-{at}-shrunk{number}", at, 1) for at in range(blocks) for number in range(shrunk)
+    ]
+    larger = [
+        variant(f"block-{at}-merge{span}", at, span) for span in merged for at in range(blocks - span + 1)
+    ]
+    return store_of([*original, *smaller, *larger])
+
+
+class Known(NamedTuple):
+    """A space with latencies that fall with what a variant loses."""
+
+    space: SubnetSpace
+    table: LatencyTable
+    lost: dict[BlockVariant, float]
+
+    @property
+    def original_ms(self) -> float:
+        return self.table.latency_ms(self.space.original)
+
+    def lost_by(self, subnet: Subnet) -> float:
+        return sum(self.lost[one] for one in subnet)
+
+
+def known(blocks: int, shrunk: int = 2, merged: tuple[int, ...] = (2, 3), seed: int = 0) -> Known:
+    space = SubnetSpace(store(blocks, shrunk, merged))
+    rng = np.random.default_rng(seed)
+    latencies_ms, lost = {}, {}
+    for one in space.variants:
+        original = one in space.original
+        latencies_ms[one.content.sha256] = float(rng.uniform(1.0, 2.0) if original else rng.uniform(0.2, 1.2))
+        lost[one] = 0.0 if original else float(rng.exponential(0.02 * one.span))
+    table = LatencyTable(
+        machine="m", runtime="r", execution=Execution.INTERPRETER, threads=1, latencies_ms=latencies_ms
+    )
+    return Known(space, table, lost)

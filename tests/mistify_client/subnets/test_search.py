@@ -1,0 +1,153 @@
+"""Searches of spaces in which the best subnet is known."""
+
+import numpy as np
+import pytest
+
+from mistify_client.subnets.additive import best_sums, lost_alone
+from mistify_client.subnets.candidates import Candidates, Score
+from mistify_client.subnets.search import Strategy, search
+from tests.mistify_client.subnets.spaces import known
+
+
+class Scorer:
+    """Scores subnets by what their variants lose together, and remembers the batches."""
+
+    def __init__(self, own, lost=None):
+        self.lost = lost or own.lost_by
+        self.batches = []
+
+    def __call__(self, subnets):
+        self.batches.append(list(subnets))
+        return [Score(1 - self.lost(subnet), 2 + self.lost(subnet)) for subnet in subnets]
+
+    @property
+    def scored(self):
+        return [subnet for batch in self.batches for subnet in batch]
+
+
+def best_within(own, budget_ms, lost):
+    fitting = [subnet for subnet in own.space if own.table.latency_ms(subnet) <= budget_ms]
+    return min(map(lost, fitting))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_sums_are_those_of_all_subnets(seed):
+    """Brute force over a space of 1,320 subnets, for every budget."""
+    own = known(6, seed=seed)
+    front = best_sums(own.space, own.table, own.lost)
+    everything = sorted((own.table.latency_ms(one), own.lost_by(one)) for one in own.space)
+    expected, best = [], float("inf")
+    for latency_ms, lost in everything:
+        if lost < best - 1e-12:
+            expected.append((latency_ms, lost))
+            best = lost
+    np.testing.assert_allclose(front.latencies_ms, [latency for latency, _ in expected])
+    np.testing.assert_allclose(front.lost, [lost for _, lost in expected], atol=1e-12)
+    for place in range(len(expected)):
+        subnet = front.subnet(place)
+        assert own.table.latency_ms(subnet) == pytest.approx(front.latencies_ms[place])
+        assert own.lost_by(subnet) == pytest.approx(front.lost[place])
+
+
+def test_variants_are_scored_alone_in_the_original_network():
+    own = known(5)
+    scorer = Scorer(own)
+    lost = lost_alone(own.space, Candidates(own.table, scorer))
+    assert lost == pytest.approx(own.lost)
+    (batch,) = scorer.batches
+    originals = set(own.space.original)
+    assert all(len(set(subnet) - originals) <= 1 for subnet in batch)
+    assert len(batch) == 1 + len(own.space.variants) - len(originals)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.8, 1.0])
+def test_additive_finds_the_best_where_losses_add_up(share):
+    own = known(6)
+    scorer = Scorer(own)
+    budget = share * own.original_ms
+    found = search(own.space, own.table, scorer, budget)
+    best = max(found, key=lambda one: one.fitness(budget))
+    assert best.latency_ms <= budget
+    assert 1 - best.score.accuracy == pytest.approx(best_within(own, budget, own.lost_by))
+    assert len(scorer.scored) == len(set(scorer.scored)) <= len(own.space.variants) + 1 + 24
+
+
+def test_additive_checks_what_it_added_up():
+    """What adds up best is worse than it seems; among those that are scored it is not the best."""
+    own = known(6)
+    budget = 0.6 * own.original_ms
+    front = best_sums(own.space, own.table, own.lost)
+    liar = front.subnet(int(np.searchsorted(front.latencies_ms, budget)) - 1)
+
+    def lost(subnet):
+        return own.lost_by(subnet) + (0.5 if subnet == liar else 0.0)
+
+    found = search(own.space, own.table, Scorer(own, lost), budget)
+    best = max(found, key=lambda one: one.fitness(budget))
+    assert liar in [one.subnet for one in found]
+    assert best.subnet != liar
+    assert best.score.accuracy > 1 - lost(liar)
+
+
+def interacting(own):
+    """Losses that do not add up: neighbours that are both replaced lose more."""
+
+    def lost(subnet):
+        replaced = [one not in own.space.original for one in subnet]
+        return own.lost_by(subnet) * (1 + 0.2 * sum(map(int.__mul__, replaced[1:], replaced)))
+
+    return lost
+
+
+@pytest.mark.parametrize("nearby", [True, False])
+@pytest.mark.parametrize("strategy", [Strategy.EVOLUTION, Strategy.ANNEALING])
+def test_others_find_a_subnet_among_the_best_hundredth(strategy, nearby):
+    own = known(6)
+    lost, budget = interacting(own), 0.6 * own.original_ms
+    scorer = Scorer(own, lost)
+    found = search(
+        own.space, own.table, scorer, budget, strategy, nearby=nearby, band=0.1, population=20, most=400
+    )
+    best = max(found, key=lambda one: one.fitness(budget))
+    fitting = sorted(lost(one) for one in own.space if own.table.latency_ms(one) <= budget)
+    assert best.latency_ms <= budget
+    assert 1 - best.score.accuracy <= fitting[len(fitting) // 100]
+    assert len(scorer.scored) == len(set(scorer.scored)) == len(found) <= 400
+    assert max(map(len, scorer.batches)) <= 20
+
+
+def test_nearby_needs_fewer_candidates():
+    """To what the search without a neighbourhood reaches with all its candidates, over some seeds."""
+    own = known(12)
+    lost, budget = interacting(own), 0.5 * own.original_ms
+
+    def progress(nearby, seed):
+        found = search(
+            own.space, own.table, Scorer(own, lost), budget, Strategy.EVOLUTION,
+            nearby=nearby, population=20, most=400, seed=seed,
+        )  # fmt: skip
+        return np.maximum.accumulate([one.fitness(budget) for one in found])
+
+    needed = []
+    for seed in range(5):
+        reached = progress(False, seed)[-1]
+        needed.append(int(np.argmax(progress(True, seed) >= reached)) + 1)
+    assert np.median(needed) < 200
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_the_same_seed_finds_the_same(strategy):
+    own = known(8)
+    one, other = (
+        search(own.space, own.table, Scorer(own), 0.6 * own.original_ms, strategy, most=100) for _ in range(2)
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_space_of_few_subnets_is_searched_to_its_end(strategy):
+    own = known(2, shrunk=1, merged=())
+    found = search(own.space, own.table, Scorer(own), own.original_ms, strategy, band=1.0)
+    assert {one.subnet for one in found} <= set(own.space)
+    best = max(found, key=lambda one: one.fitness(own.original_ms))
+    assert best.subnet == own.space.original
