@@ -1,9 +1,13 @@
-"""Files and directories named by the user, checked before anything is started."""
+"""Files and directories of commands: named by the user, or for one process at a time."""
 
+import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from mistify.errors import Problem, invalid_config
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.files import try_lock
 
 
 def read_text(path: Path) -> str:
@@ -40,3 +44,23 @@ def output_directory(path: Path, option: str = "--out") -> None:
         value = f"{path} ({error.strerror})"
         problem = Problem(option, value, "a directory to write into", "give another one")
         raise invalid_config([problem], "the output") from error
+
+
+@contextmanager
+def held_alone(directory: Path, otherwise: str) -> Iterator[None]:
+    """Lock a directory for this process alone.
+
+    Args:
+        directory: the directory.
+        otherwise: what another process does that has locked it.
+
+    Raises:
+        MistifyError: CONFLICT, another process has.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        if not try_lock(descriptor):
+            raise MistifyError(ErrorCode.CONFLICT, f"{otherwise} ({directory}); wait for its end")
+        yield
+    finally:
+        os.close(descriptor)

@@ -111,9 +111,7 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
     return best_of_each_ms([load], budget_seconds)[0]
 
 
-def best_of_each_ms(
-    loads: Iterable[Loading], budget_seconds: float, progress: Progress = lambda share: None
-) -> list[float]:
+def best_of_each_ms(loads: Iterable[Loading], budget_seconds: float) -> list[float]:
     """Return the latency of each network in the best of its rounds, in milliseconds.
 
     The networks take turns, so that a spell of other work does not meet all rounds of one of them.
@@ -121,11 +119,10 @@ def best_of_each_ms(
     Args:
         loads: Each loads a network.
         budget_seconds: For all rounds of all networks, unless running each once takes longer.
-        progress: Called with the share of the time that has passed.
     """
     subjects = [_Subject(load) for load in loads]
     with _without_collection():
-        _measure(subjects, budget_seconds, progress, time.perf_counter, _nothing)
+        _measure(subjects, budget_seconds, lambda share: None, time.perf_counter, _nothing)
     return [subject.median_ms for subject in subjects]
 
 

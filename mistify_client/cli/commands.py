@@ -15,6 +15,7 @@ _MODULES: Final = {
     "run": "run",
     **dict.fromkeys(("monitor", "status", "target"), "monitor"),
     **dict.fromkeys(("tune", "withdraw"), "tune"),
+    **dict.fromkeys(("adapt", "subnets"), "subnets"),
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }
 

@@ -115,6 +115,11 @@ def best_sums(space: SubnetSpace, table: LatencyTable, lost: dict[BlockVariant, 
     return Front(space, ways)
 
 
+def fastest(space: SubnetSpace, table: LatencyTable) -> Subnet:
+    """Return the subnet of the lowest latency."""
+    return best_sums(space, table, dict.fromkeys(space.variants, 0.0)).subnet(0)
+
+
 def _best(several: list[_Ways]) -> _Ways:
     """Return the ways of several sets of which no other one is both faster and better."""
     latencies_ms, lost, first, rest = (np.concatenate(parts) for parts in zip(*several, strict=True))

@@ -41,7 +41,7 @@ class SubnetPool(Record):
         format_version: Of this file.
         store: The digest of the manifest of the block store that they are of.
         budget_ms: What one inference is to take at most.
-        original_ms: What one of the original network takes.
+        original: The original network.
         metric: What accuracies are: `accuracy`, or `agreement` with the original network without labels.
         examples: How many accuracies are of.
         execution: By which latencies were measured.
@@ -52,7 +52,7 @@ class SubnetPool(Record):
     format_version: Literal[1] = 1
     store: Sha256
     budget_ms: Milliseconds
-    original_ms: Milliseconds
+    original: PoolEntry
     metric: Metric
     examples: Count
     execution: Execution
@@ -65,8 +65,15 @@ class SubnetPool(Record):
         Args:
             ratio: How many times longer than estimated inferences take at present.
         """
-        fitting = [entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms]
-        return fitting[-1] if fitting else None
+        return next(reversed(self.fitting(ratio)), None)
+
+    def fitting(self, ratio: float = 1.0) -> tuple[PoolEntry, ...]:
+        """Return the subnets within the budget, the most accurate last.
+
+        Args:
+            ratio: As `best` takes it.
+        """
+        return tuple(entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms)
 
     def save(self, state: Path) -> None:
         """Write the pool into a state directory, so that a power cut leaves the old or the new one.
@@ -91,13 +98,18 @@ class SubnetPool(Record):
         return pool if pool.store == store_digest(directory) else None
 
 
+def entry_of(candidate: Candidate) -> PoolEntry:
+    """Return what a pool keeps of a candidate."""
+    files = tuple(block.file for block in candidate.subnet)
+    return PoolEntry(files=files, latency_ms=candidate.latency_ms, accuracy=candidate.score.accuracy)
+
+
 def best_entries(candidates: Iterable[Candidate]) -> tuple[PoolEntry, ...]:
     """Return the candidates of which no other one is as fast and as accurate, the fastest first."""
     entries: list[PoolEntry] = []
     for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.accuracy, one.score.loss)):
         if not entries or one.score.accuracy > entries[-1].accuracy:
-            files = tuple(block.file for block in one.subnet)
-            entries.append(PoolEntry(files=files, latency_ms=one.latency_ms, accuracy=one.score.accuracy))
+            entries.append(entry_of(one))
     return tuple(entries)
 
 

@@ -16,11 +16,11 @@ from mistify_client.subnets.residence import ResidentBlocks
 from mistify_client.subnets.space import Subnet
 from mistify_client.subnets.table import LatencyTable
 
-#: The examples of a batch.
-BATCH: Final = 50
+#: The examples of a batch. Larger ones run no faster, as their features do not fit into caches.
+BATCH: Final = 10
 
 #: What the features of shared prefixes take in memory at most.
-FEATURE_BYTES: Final = 64 << 20
+FEATURE_BYTES: Final = 16 << 20
 
 
 class Outputs(NamedTuple):

@@ -42,7 +42,7 @@ class SubnetScorer:
         self._infos = {info.name: info for info in store.outputs}
         self._kinds = {name: store.kinds.get(name, OutputKind.LOGITS) for name in self._infos}
         right = targets or self._predictions(original)
-        self._answers = {name: answers_of(self._kinds[name], right[name]) for name in self._infos}
+        self._answers = {name: answers_of(self._kinds[name], own) for name, own in right.items()}
 
     def __call__(self, subnets: Sequence[Subnet]) -> list[Score]:
         """Return the score of each subnet.

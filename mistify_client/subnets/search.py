@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mistify_client.subnets.additive import additive
+from mistify_client.subnets.additive import additive, fastest
 from mistify_client.subnets.candidates import Candidate, Candidates, Scorer
 from mistify_client.subnets.moves import ATTEMPTS, AnywhereMoves, Moves
 from mistify_client.subnets.neighbourhood import BAND, NearbyMoves
@@ -65,9 +65,10 @@ def search(
         seed: Of what is random.
 
     Returns:
-        All subnets that were scored, in order.
+        All subnets that were scored, in order: the original and the fastest one, then what was found.
     """
     candidates = Candidates(table, scorer)
+    candidates.scored([space.original, fastest(space, table)])
     if strategy is Strategy.ADDITIVE:
         additive(space, table, candidates, budget_ms)
         return candidates.all

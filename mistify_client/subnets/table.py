@@ -11,7 +11,8 @@ from mistify.files import write_json
 from mistify.machine import machine, runtime
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify.package.records import Record, Sha256
-from mistify.profiling.measuring import Progress, best_of_each_ms, random_input
+from mistify.profiling.measuring import best_of_each_ms, random_input
+from mistify.wording import counted
 from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Execution
 
@@ -59,7 +60,7 @@ def latency_table(
     execution: Execution = Execution.INTERPRETER,
     *,
     seconds: float = SECONDS,
-    progress: Progress = lambda share: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> LatencyTable:
     """Return the latency of every block of a store.
 
@@ -73,7 +74,7 @@ def latency_table(
         threads: The number of threads of LiteRT.
         execution: By which the blocks run.
         seconds: The time for each block, unless running it once takes longer.
-        progress: Called with the share of the time that has passed.
+        tell: Called with a line when there is something to measure.
 
     Raises:
         MistifyError: As `LoadedBlock`.
@@ -85,8 +86,9 @@ def latency_table(
     missing = [variant for variant in store.variants if not table.has(variant)]
     if not missing:
         return table
+    tell(f"measuring {counted(len(missing), 'block')}")
     loads = [partial(_load, directory, store, variant, threads, execution) for variant in missing]
-    measured = best_of_each_ms(loads, seconds * len(loads), progress)
+    measured = best_of_each_ms(loads, seconds * len(loads))
     digests = [variant.content.sha256 for variant in missing]
     latencies_ms = {**table.latencies_ms, **dict(zip(digests, measured, strict=True))}
     table = table.model_copy(update={"latencies_ms": latencies_ms})

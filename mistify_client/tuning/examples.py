@@ -1,7 +1,7 @@
 """The data that a device tunes on: arrays by the names of inputs and outputs, in an `.npz` file."""
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.training import OutputKind, Training
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, bind
@@ -113,30 +113,56 @@ def split(examples: Examples, share: float, batch_size: int) -> Split:
 
 
 def read_examples(path: Path, manifest: Manifest, training: Training) -> Examples:
+    """Read labelled examples for a package from an `.npz` file.
+
+    Args:
+        path: as `read_arrays` takes it.
+        manifest: of the package.
+        training: of the package.
+
+    Raises:
+        MistifyError: as `read_arrays`.
+    """
+    return read_arrays(path, manifest.inputs, manifest.outputs, training.kinds)
+
+
+def read_arrays(
+    path: Path,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    kinds: Mapping[str, OutputKind],
+    *,
+    labels_needed: bool = True,
+) -> Examples:
     """Read examples from an `.npz` file.
 
     Args:
         path: of the file. Its arrays, [examples, ...], are named like inputs and outputs; an only input may
             be named `x`, an only output `y`.
-        manifest: of the package.
-        training: of the package.
+        inputs: of the network.
+        outputs: of the network.
+        kinds: of the outputs that have labels.
+        labels_needed: whether there has to be an array for each of them; otherwise there may be none at all.
 
     Raises:
-        MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the package.
+        MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network.
     """
     arrays = _read(path)
-    inputs, missing_inputs = _named(arrays, [info.name for info in manifest.inputs], _ALIASES[0])
-    targets, missing_targets = _named(arrays, list(training.targets), _ALIASES[1])
+    given, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
+    targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
+    if not targets and not labels_needed:
+        missing_targets = []
     problems = [
         Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {', '.join(arrays)}", fix)
         for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
     ]
     if not problems:
-        bind(manifest.inputs, (), inputs)
-        problems = list(_problems(Examples(inputs, targets), manifest, training, path))
+        bind(inputs, (), given)
+        labelled = {name: kinds[name] for name in targets}
+        problems = list(_problems(Examples(given, targets), outputs, labelled, path))
     if problems:
         raise _invalid(*problems)
-    return Examples(inputs, targets)
+    return Examples(given, targets)
 
 
 def _read(path: Path) -> dict[str, Array]:
@@ -154,8 +180,10 @@ def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[d
     return present, [name for name in names if name not in present]
 
 
-def _problems(examples: Examples, manifest: Manifest, training: Training, path: Path) -> Iterator[Problem]:
-    shapes = {info.name: info.shape for info in manifest.outputs}
+def _problems(
+    examples: Examples, outputs: Sequence[TensorInfo], kinds: Mapping[str, OutputKind], path: Path
+) -> Iterator[Problem]:
+    shapes = {info.name: info.shape for info in outputs}
     for name, array in (*examples.inputs.items(), *examples.targets.items()):
         if not array.ndim:
             yield Problem(
@@ -173,7 +201,7 @@ def _problems(examples: Examples, manifest: Manifest, training: Training, path: 
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
-    for name, kind in training.kinds.items():
+    for name, kind in kinds.items():
         array, classes = examples.targets[name], shapes[name][-1]
         if kind not in _KINDS_OF_CLASSES:
             continue

@@ -10,10 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import try_lock, write_bytes
+from mistify.files import write_bytes
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
+from mistify_client.files import held_alone
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
 from mistify_client.runtime.interpreter import NETWORK
@@ -105,7 +106,7 @@ def tune(
     data = split(examples, VALIDATION, trainer.training.batch_size)
     knew = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:
-        directory = stack.enter_context(_locked_directory(state_directory(shipped) / "tuning"))
+        directory = stack.enter_context(_tuning_directory(shipped))
         exchange = None
         if peering is not None:
             exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
@@ -183,10 +184,19 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
             f"{directory / _SECRET} is missing: {shipped} was never tuned with peers; name one that was",
         )
     with (
-        _locked_directory(directory),
+        _tuning_directory(shipped),
         _exchange(peering, directory, Manifest.load(current(shipped))) as exchange,
     ):
         exchange.leave()
+
+
+@contextmanager
+def _tuning_directory(shipped: Path) -> Iterator[Path]:
+    """Yield the directory of a package's tuner, made where it is missing, for this process alone."""
+    directory = state_directory(shipped) / "tuning"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data
+    with held_alone(directory, "the package is being tuned already"):
+        yield directory
 
 
 def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange:
@@ -200,25 +210,6 @@ def _secret(path: Path) -> bytes:
     if not path.exists():
         write_bytes(path, secrets.token_bytes(SECRET_BYTES), durable=True, private=True)
     return path.read_bytes()
-
-
-@contextmanager
-def _locked_directory(directory: Path) -> Iterator[Path]:
-    """Lock a directory, made where it is missing, for this process alone.
-
-    Raises:
-        MistifyError: CONFLICT, another process uses it.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        if not try_lock(descriptor):
-            raise MistifyError(
-                ErrorCode.CONFLICT, f"the package is being tuned already ({directory}); wait for its end"
-            )
-        yield directory
-    finally:
-        os.close(descriptor)
 
 
 def _no_packages(package: PackageReference, directory: Path) -> None:

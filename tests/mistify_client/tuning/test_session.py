@@ -19,6 +19,7 @@ from mistify.package.manifest import Manifest, verify
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints
 from mistify.peers.membership import MemberKey, PackageReference
+from mistify_client.files import held_alone
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
 from mistify_client.runtime.versions import current, install
@@ -297,7 +298,8 @@ def test_what_knows_the_data_is_the_owners_alone(device):
 
 def test_only_one_process_tunes_a_package(device):
     own = device(0)
-    with session._locked_directory(own.state), pytest.raises(MistifyError, match="already") as caught:
+    own.state.mkdir(parents=True)
+    with held_alone(own.state, ""), pytest.raises(MistifyError, match="already") as caught:
         own.tune()
     assert caught.value.code is ErrorCode.CONFLICT
 

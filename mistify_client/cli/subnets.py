@@ -1,0 +1,145 @@
+"""The commands of subnets: `mistify adapt` and `mistify subnets`."""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mistify.errors import ErrorCode, MistifyError, invalid_config
+from mistify.package.blocks import BlockStore
+from mistify.parsing.quantities import Quantity, format_time, parse_time
+from mistify.parsing.validation import InvalidValue
+from mistify.tables import plain_table
+from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import PackageOption
+from mistify_client.porting.printing import print_line
+from mistify_client.runtime.versions import current
+from mistify_client.subnets.adapting import Adaptation, adapt, pool_directory
+from mistify_client.subnets.pool import PoolEntry, SubnetPool
+from mistify_client.subnets.search import Strategy
+from mistify_client.subnets.space import SubnetSpace
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    app.command(name="adapt")(adapt_package)
+    app.command(name="subnets")(list_subnets)
+
+
+def adapt_package(
+    package: PackageOption,
+    data: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help=".npz file with arrays named like the inputs, and like the outputs if there are labels.",
+        ),
+    ],
+    latency: Annotated[
+        str, typer.Option(metavar="TIME", help='Such as "3ms", or "0.6x" of the original network\'s.')
+    ],
+    *,
+    strategy: Annotated[Strategy, typer.Option(help="How subnets are searched.")] = Strategy.ADDITIVE,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose the subnet of a package that is the most accurate on the data of this device within a latency.
+
+    The blocks are measured on this device, and subnets tried on the data, which never leave it. Without
+    labels, those count that answer as the original network does. What runs next is the best one; the others
+    that are worth it are kept in a pool. Whatever fails before leaves all as it was. Exit code 2: no subnet
+    is as fast; 4: another process adapts the package.
+    """
+    with reported_errors():
+        began = time.perf_counter()
+        tell = partial(print_line, Console(stderr=True))
+        result = adapt(package, data, _latency(latency), strategy, threads=threads, tell=tell)
+        seconds = time.perf_counter() - began
+        if as_json:
+            typer.echo(json.dumps(_as_json(result, seconds), indent=2))
+            return
+        print_line(Console(), _summary(result))
+        Console().print(_table(result.pool, SubnetSpace(BlockStore.load(current(package)))))
+
+
+def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None:
+    """List the subnets of the pool of a package, the fastest first: latency, accuracy, what is replaced.
+
+    Exit code 3: the package was never adapted on this device.
+    """
+    with reported_errors():
+        directory = current(package)
+        space = SubnetSpace(BlockStore.load(directory))
+        pool = SubnetPool.load(pool_directory(package), directory)
+        if pool is None:
+            message = f"{package} has no pool of subnets; make one by mistify adapt"
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        if as_json:
+            typer.echo(json.dumps(pool.model_dump(mode="json"), indent=2))
+            return
+        Console().print(_table(pool, space))
+
+
+def _latency(text: str) -> Quantity:
+    try:
+        return parse_time(text)
+    except InvalidValue as error:
+        raise invalid_config([error.problem("--latency")], "the command line") from error
+
+
+def _summary(result: Adaptation) -> str:
+    pool, chosen, original = result.pool, result.chosen, result.pool.original
+    return (
+        f"chosen: {format_time(chosen.latency_ms, 3)} of at most {format_time(pool.budget_ms, 3)}, "
+        f"{pool.metric} {pool.metric.shown(chosen.accuracy)}; the original network: "
+        f"{format_time(original.latency_ms, 3)}, {pool.metric.shown(original.accuracy)}"
+    )
+
+
+def _as_json(result: Adaptation, seconds: float) -> dict[str, Any]:
+    return {
+        "chosen": result.chosen.model_dump(mode="json"),
+        "pool": result.pool.model_dump(mode="json"),
+        "scored": result.scored,
+        "block_runs": result.runs,
+        "block_runs_saved": result.saved,
+        "seconds": seconds,
+        "peak_bytes": _peak_bytes(),
+    }
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _table(pool: SubnetPool, space: SubnetSpace) -> Table:
+    """Return a table of a pool, in which the best subnet within the budget is marked."""
+    table = plain_table("", "latency", "of the original", str(pool.metric), "in place of original blocks")
+    best = pool.best()
+    for entry in pool.entries:
+        table.add_row(
+            "*" if entry == best else "",
+            format_time(entry.latency_ms, 3),
+            f"{entry.latency_ms / pool.original.latency_ms:.2f}x",
+            pool.metric.shown(entry.accuracy),
+            ", ".join(_replacing(entry, space)),
+        )
+    return table
+
+
+def _replacing(entry: PoolEntry, space: SubnetSpace) -> Iterator[str]:
+    """Yield the names of the blocks that the original network does not have."""
+    original = {block.file for block in space.original}
+    yield from (file.removesuffix(".tflite") for file in entry.files if file not in original)

@@ -1,0 +1,145 @@
+"""A package finds its own shape on a device: measured, searched, the best subnet chosen (AdaptiveNet 5)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mistify.config.metric import Metric
+from mistify.errors import Problem, invalid_config
+from mistify.files import write_json
+from mistify.package.blocks import BlockStore
+from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.training import OutputKind
+from mistify.parsing.quantities import Quantity, format_time
+from mistify.wording import counted
+from mistify_client.assembly.paging import CHOSEN
+from mistify_client.files import held_alone
+from mistify_client.runtime.versions import current, state_directory
+from mistify_client.subnets.additive import fastest
+from mistify_client.subnets.pool import PoolEntry, SubnetPool, best_entries, entry_of, store_digest
+from mistify_client.subnets.reuse import GroupEvaluation
+from mistify_client.subnets.scores import SubnetScorer
+from mistify_client.subnets.search import Strategy, search
+from mistify_client.subnets.space import SubnetSpace
+from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
+from mistify_client.tuning.examples import Examples, read_arrays
+
+#: The examples that subnets are scored on; of more, some are drawn.
+MOST_EXAMPLES: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """The result of an adaptation.
+
+    Attributes:
+        chosen: The subnet that runs next.
+        pool: The best ones for all budgets.
+        scored: How many subnets were scored.
+        runs: How many blocks ran on a batch to score them.
+        saved: How many did not have to.
+    """
+
+    chosen: PoolEntry
+    pool: SubnetPool
+    scored: int
+    runs: int
+    saved: int
+
+
+def adapt(
+    package: Path,
+    data: Path,
+    latency: Quantity,
+    strategy: Strategy = Strategy.ADDITIVE,
+    *,
+    threads: int | None = None,
+    seconds: float = SECONDS,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Adaptation:
+    """Choose the subnet of a package that is the most accurate on a device's data within a latency.
+
+    Blocks are measured once; they stay so. Nothing else changes until the end: then the pool is written, and
+    the choice, which a `PagedNetwork` loads next. The package itself never changes.
+
+    Args:
+        package: The directory of the package that was shipped, or of a block store.
+        data: As `read_arrays` takes it. Without labels, the answers of the original network are right.
+        latency: In milliseconds, or as a multiple of the original network's.
+        strategy: Of the search.
+        threads: The number of threads of LiteRT; None for those the package was measured with.
+        seconds: The time of measuring each block.
+        tell: Called with a line on what comes next.
+
+    Raises:
+        MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
+            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already;
+            CORRUPT_PACKAGE, a block cannot be used.
+        OSError: Something cannot be written.
+    """
+    directory, state = current(package), pool_directory(package)
+    store = BlockStore.load(directory)
+    space = SubnetSpace(store)
+    kinds = {info.name: store.kinds.get(info.name, OutputKind.LOGITS) for info in store.outputs}
+    examples = _some(read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False))
+    state.mkdir(parents=True, exist_ok=True)
+    with held_alone(state, "the package is being adapted already"):
+        table = latency_table(
+            directory, store, state, threads or _threads(directory), seconds=seconds, tell=tell
+        )
+        budget_ms = latency.resolve(table.latency_ms(space.original))
+        _check_reachable(space, table, latency, budget_ms)
+        tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
+        evaluation = GroupEvaluation(directory, store, table, examples.inputs)
+        scorer = SubnetScorer(evaluation, store, space.original, examples.targets)
+        found = search(space, table, scorer, budget_ms, strategy)
+        pool = SubnetPool(
+            store=store_digest(directory),
+            budget_ms=budget_ms,
+            original=entry_of(found[0]),
+            metric=Metric.ACCURACY if examples.targets else Metric.AGREEMENT,
+            examples=len(examples),
+            execution=table.execution,
+            threads=table.threads,
+            entries=best_entries(found),
+        )
+        chosen = pool.fitting()[-1]  # the fastest subnet is always among them
+        pool.save(state)
+        write_json(state_directory(package) / CHOSEN, list(chosen.files), durable=True)
+    return Adaptation(chosen, pool, len(found), evaluation.runs, evaluation.saved)
+
+
+def pool_directory(package: Path) -> Path:
+    """Return the directory of a package's latency tables and of its pool, which need not exist."""
+    return state_directory(package) / "subnets"
+
+
+def _some(examples: Examples) -> Examples:
+    """Return all examples, or some of many, always the same ones."""
+    if len(examples) <= MOST_EXAMPLES:
+        return examples
+    return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))
+
+
+def _threads(directory: Path) -> int:
+    """Return the number of threads that a package was measured with; 1 for a block store alone."""
+    return Manifest.load(directory).latency.threads if (directory / MANIFEST).exists() else 1
+
+
+def _check_reachable(space: SubnetSpace, table: LatencyTable, latency: Quantity, budget_ms: float) -> None:
+    """Check that a subnet is fast enough.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, none is.
+    """
+    least_ms = table.latency_ms(fastest(space, table))
+    if least_ms > budget_ms:
+        value = format_time(latency)
+        if latency.relative:
+            value += f" ({format_time(budget_ms, 3)})"
+        expected = f"at least {format_time(least_ms, 3)}, which the fastest subnet takes on this device"
+        problem = Problem("--latency", value, expected, "allow more")
+        raise invalid_config([problem], "the command line")

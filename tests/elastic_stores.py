@@ -1,0 +1,99 @@
+"""A block store of a classifier of digits, whose subnets differ in latency and in accuracy.
+
+Nothing is trained: features are random, and the last layer is solved by ridge regression.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import keras
+import numpy as np
+from sklearn.datasets import load_digits
+
+from mistify.costs.quantization import Quantization
+from mistify.package.blocks import BLOCKS, BlockStore
+from mistify_server.worker.packaging.conversion.blocks import Block, block_store
+
+layers = keras.layers
+
+WIDTH = 12
+
+#: The residual blocks. There is a stem in front of them, and a head behind.
+RESIDUAL = 4
+
+#: 4 blocks with 1 shrunk variant each, and merged ones for 2 and 3: f(4) = 2 f(3) + f(2) + f(1).
+COUNT = 33
+
+
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """All images [1797, 8, 8, 1] and their classes, in random order."""
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))
+    return (data.images[order, ..., None] / 16).astype(np.float32), data.target[order]
+
+
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.normal(0, 1 / np.sqrt(np.prod(shape[:-1])), shape).astype(np.float32)
+
+
+def stem() -> Block:
+    inputs = keras.Input((8, 8, 1), name="image")
+    model = keras.Model(
+        inputs, layers.Conv2D(WIDTH, 3, padding="same", activation="relu", name="at_1")(inputs)
+    )
+    rng = np.random.default_rng(1)
+    model.set_weights([2 * normal(rng, 3, 3, 1, WIDTH), np.zeros(WIDTH, np.float32)])
+    return Block("stem", 0, 1, model)
+
+
+def residual(name: str, start: int, span: int, inside: int) -> Block:
+    """A residual block. All that begin at a position have the first channels inside in common."""
+    inputs = keras.Input((8, 8, WIDTH), name=f"at_{start}")
+    x = layers.Conv2D(inside, 3, padding="same", activation="relu")(inputs)
+    x = layers.Conv2D(WIDTH, 3, padding="same")(x)
+    model = keras.Model(inputs, layers.Add(name=f"at_{start + span}")([inputs, x]))
+    rng = np.random.default_rng(start)
+    first, second = 2 * normal(rng, 3, 3, WIDTH, WIDTH), 0.3 * normal(rng, 3, 3, WIDTH, WIDTH)
+    biases = np.zeros(inside, np.float32), np.zeros(WIDTH, np.float32)
+    model.set_weights([first[..., :inside], biases[0], second[:, :, :inside], biases[1]])
+    return Block(name, start, span, model)
+
+
+def head(features: np.ndarray, classes: np.ndarray) -> Block:
+    position = RESIDUAL + 1
+    inputs = keras.Input((8, 8, WIDTH), name=f"at_{position}")
+    model = keras.Model(inputs, layers.Dense(10, name="scores")(layers.Flatten()(inputs)))
+    flat = np.hstack([features.reshape(len(features), -1), np.ones((len(features), 1))])
+    solved = np.linalg.solve(flat.T @ flat + 10 * np.eye(flat.shape[1]), flat.T @ (10 * np.eye(10)[classes]))
+    model.set_weights([solved[:-1], solved[-1]])
+    return Block("head", position, 1, model)
+
+
+def blocks() -> list[Block]:
+    """The blocks of the original network, then the others; the head has learned from 1,000 examples."""
+    images, classes = digits()
+    body = [stem(), *(residual(f"block-{at}", at, 1, WIDTH) for at in range(1, RESIDUAL + 1))]
+    features = images[:1000]
+    for block in body:
+        features = np.asarray(block.model(features, training=False))
+    shrunk = [residual(f"block-{at}-shrunk", at, 1, WIDTH // 3) for at in range(1, RESIDUAL + 1)]
+    merged = [
+        residual(f"block-{at}-merge{span}", at, span, WIDTH)
+        for span in (2, 3)
+        for at in range(1, RESIDUAL + 2 - span)
+    ]
+    return [*body, head(features, classes[:1000]), *shrunk, *merged]
+
+
+@cache
+def files(precision: Quantization) -> dict[str, bytes]:
+    return block_store(blocks(), precision, {"image": digits()[0][:40]})
+
+
+def write(directory: Path, precision: Quantization = Quantization.NONE) -> BlockStore:
+    """Write the store into a directory, made where there is none, and return its manifest."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in files(precision).items():
+        (directory / name).write_bytes(content)
+    assert (directory / BLOCKS).exists()
+    return BlockStore.load(directory)
