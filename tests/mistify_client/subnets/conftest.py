@@ -1,0 +1,42 @@
+"""A package whose subnets differ, with data for it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mistify.costs.quantization import Quantization
+from mistify.package.blocks import BlockStore
+from mistify_client.subnets.space import SubnetSpace
+from mistify_client.subnets.table import LatencyTable, latency_table
+from tests import elastic_stores
+
+
+class Elastic(NamedTuple):
+    directory: Path
+    state: Path
+    store: BlockStore
+    space: SubnetSpace
+    table: LatencyTable
+
+
+@pytest.fixture
+def elastic(tmp_path):
+    """Write the store in a precision, and measure it as briefly as possible."""
+
+    def made(precision: Quantization = Quantization.NONE) -> Elastic:
+        directory, state = tmp_path / "package", tmp_path / "state"
+        store = elastic_stores.write(directory, precision)
+        state.mkdir()
+        table = latency_table(directory, store, state, 1, seconds=1e-6)
+        return Elastic(directory, state, store, SubnetSpace(store), table)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def device_data() -> tuple[np.ndarray, np.ndarray]:
+    """Images and classes that the store has not learned from."""
+    images, classes = elastic_stores.digits()
+    return images[1000:], classes[1000:]

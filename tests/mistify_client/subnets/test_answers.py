@@ -1,0 +1,97 @@
+"""Scores of outputs, against those of scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss, r2_score
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.training import OutputKind
+from mistify_client.subnets.answers import answers_of
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(40, 5)).astype(np.float32)
+CLASSES = RNG.integers(5, size=40)
+
+
+def softmax(values):
+    powers = np.exp(values)
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def sigmoid(values):
+    return 1 / (1 + np.exp(-values))
+
+
+def score(kind, right, output):
+    """The score by batches of 16, 16 and 8."""
+    answers = answers_of(kind, right)
+    rows = [slice(start, start + 16) for start in range(0, len(output), 16)]
+    return answers.score(sum(answers.sums(output[each], each) for each in rows))
+
+
+@pytest.mark.parametrize(("kind", "output"), [("logits", LOGITS), ("softmax", softmax(LOGITS))])
+def test_classes(kind, output):
+    actual = score(OutputKind(kind), CLASSES, output)
+    assert actual.accuracy == pytest.approx(accuracy_score(CLASSES, LOGITS.argmax(1)))
+    assert actual.loss == pytest.approx(log_loss(CLASSES, softmax(LOGITS), labels=range(5)), rel=1e-5)
+
+
+def test_classes_that_nobody_knows_do_not_count():
+    known = CLASSES.copy()
+    known[::3] = -1
+    kept = known >= 0
+    actual = score(OutputKind.LOGITS, known, LOGITS)
+    assert actual.accuracy == pytest.approx(accuracy_score(CLASSES[kept], LOGITS[kept].argmax(1)))
+    expected = log_loss(CLASSES[kept], softmax(LOGITS[kept]), labels=range(5))
+    assert actual.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_class_at_each_position():
+    output = RNG.normal(size=(20, 3, 3, 4)).astype(np.float32)
+    classes = RNG.integers(4, size=(20, 3, 3))
+    actual = score(OutputKind.LOGITS, classes, output)
+    assert actual.accuracy == pytest.approx(np.mean(output.argmax(-1) == classes))
+    expected = log_loss(classes.ravel(), softmax(output).reshape(-1, 4), labels=range(4))
+    assert actual.loss == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 1)])
+@pytest.mark.parametrize("kind", ["logit", "sigmoid"])
+def test_yes_and_no(kind, shape):
+    values = LOGITS[:, :1]
+    right = RNG.integers(2, size=40)
+    actual = score(OutputKind(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
+    assert actual.accuracy == pytest.approx(accuracy_score(right, values[:, 0] > 0))
+    assert actual.loss == pytest.approx(log_loss(right, sigmoid(values[:, 0]), labels=[0, 1]), rel=1e-5)
+
+
+def test_figures():
+    right = RNG.normal(size=(40, 3))
+    output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
+    actual = score(OutputKind.FIGURES, right, output)
+    expected = r2_score(right, output, multioutput="variance_weighted")
+    assert actual.accuracy == pytest.approx(expected, rel=1e-5)
+    assert actual.loss == pytest.approx(1 - expected, rel=1e-5)
+
+
+def test_figures_that_explain_nothing():
+    right = RNG.normal(size=(40, 1))
+    assert score(OutputKind.FIGURES, right, 100 + 0 * right).accuracy == 0
+
+
+@pytest.mark.parametrize("kind", OutputKind)
+def test_another_networks_answers(kind):
+    """Its own outputs agree with them at the lowest loss; others less."""
+    values = {OutputKind.SOFTMAX: softmax(LOGITS), OutputKind.SIGMOID: sigmoid(LOGITS)}.get(kind, LOGITS)
+    right = kind.predictions(values)
+    itself = score(kind, right, values)
+    assert itself.accuracy == 1
+    other = score(kind, right, np.roll(values, 1, axis=0))
+    assert other.accuracy < 1
+    assert other.loss > itself.loss
+
+
+def test_labels_of_which_none_is_known_are_refused():
+    with pytest.raises(MistifyError, match="none that is known") as caught:
+        answers_of(OutputKind.SOFTMAX, np.full(10, -1))
+    assert caught.value.code is ErrorCode.INVALID_DATASET

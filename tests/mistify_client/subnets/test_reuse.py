@@ -1,0 +1,93 @@
+"""Subnets that run together, against each that runs alone."""
+
+import numpy as np
+import pytest
+
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.assembly.chaining import load_chain
+from mistify_client.runtime.inputs import bind
+from mistify_client.subnets.reuse import GroupEvaluation
+
+LIMITS = [{}, {"feature_bytes": 0}, {"block_bytes": 1}, {"feature_bytes": 40_000, "block_bytes": 80_000}]
+
+
+def by_subnet(evaluation, subnets):
+    """The outputs of each subnet on all data."""
+    parts = {}
+    for number, rows, outputs in evaluation(subnets):
+        parts.setdefault(number, {})[rows.start] = outputs["scores"]
+    return [
+        np.concatenate([parts[number][start] for start in sorted(parts[number])]) for number in sorted(parts)
+    ]
+
+
+def alone(own, subnets, images):
+    inputs = bind(own.store.inputs, (), {"image": images})
+    files = [[one.file for one in subnet] for subnet in subnets]
+    return [load_chain(own.directory, names, 1)(inputs)["scores"] for names in files]
+
+
+@pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.INT8])
+def test_all_subnets_of_a_space_compute_what_each_does_alone(elastic, device_data, precision):
+    own, images = elastic(precision), device_data[0][:25]
+    subnets = list(own.space)
+    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": images}, batch=10)
+    for actual, expected in zip(by_subnet(evaluation, subnets), alone(own, subnets, images), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_limits_of_memory_change_nothing_else(elastic, device_data, limits):
+    own, images = elastic(), device_data[0][:7]
+    subnets = list(own.space)[::3]
+    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": images}, batch=4, **limits)
+    for actual, expected in zip(by_subnet(evaluation, subnets), alone(own, subnets, images), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_what_is_shared_runs_once(elastic, device_data):
+    """Three subnets of six, six and five blocks; all share two, and the first two three. Two batches."""
+    own = elastic()
+    names = [
+        ["stem", "block-1", "block-2", "block-3", "block-4", "head"],
+        ["stem", "block-1", "block-2", "block-3-shrunk", "block-4", "head"],
+        ["stem", "block-1", "block-2-merge2", "block-4", "head"],
+    ]
+    subnets = [own.store.network_of([f"{name}.tflite" for name in subnet]) for subnet in names]
+    evaluation = GroupEvaluation(
+        own.directory, own.store, own.table, {"image": device_data[0][:20]}, batch=10
+    )
+    assert len(list(evaluation(subnets))) == 2 * 3
+    assert evaluation.saved == 2 * (2 + 2 + 1)
+    assert evaluation.runs == 2 * (6 + 6 + 5) - evaluation.saved
+
+
+def test_batches_come_one_after_the_other(elastic, device_data):
+    own = elastic()
+    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": device_data[0][:9]}, batch=4)
+    seen = [(outputs.rows.start, outputs.subnet) for outputs in evaluation(list(own.space)[:3])]
+    assert sorted(seen) == [(start, number) for start in (0, 4, 8) for number in range(3)]
+    assert [start for start, _ in seen] == [0, 0, 0, 4, 4, 4, 8, 8, 8]
+
+
+def test_only_the_blocks_of_one_subnet_are_in_memory(elastic, device_data):
+    """Where all blocks have room, each is loaded once; within the default bound, again and again."""
+    own = elastic()
+    data = {"image": device_data[0][:20]}
+    bounded = GroupEvaluation(own.directory, own.store, own.table, data)
+    list(bounded(list(own.space)))
+    free = GroupEvaluation(own.directory, own.store, own.table, data, block_bytes=1 << 30)
+    list(free(list(own.space)))
+    assert free.loads == len(own.space.variants) < bounded.loads < bounded.runs == free.runs
+
+
+def test_a_damaged_block_is_refused_by_name(elastic, device_data):
+    own = elastic()
+    path = own.directory / "block-2.tflite"
+    path.write_bytes(path.read_bytes()[:-1])
+    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": device_data[0][:5]})
+    with pytest.raises(MistifyError) as caught:
+        list(evaluation([own.space.original]))
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert caught.value.problems[0].place == str(path)

@@ -1,0 +1,92 @@
+"""Latency tables: what is kept, and what is measured again."""
+
+import json
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.assembly.executions import Execution
+from mistify_client.subnets.table import LatencyTable, latency_table
+
+NAME = "latency-interpreter-1.json"
+
+
+def measured(own, **changes):
+    """Return the table, and the lines that tell of measuring."""
+    lines = []
+    settings = {"threads": 1, "execution": Execution.INTERPRETER, **changes}
+    table = latency_table(own.directory, own.store, own.state, seconds=1e-6, tell=lines.append, **settings)
+    return table, lines
+
+
+def test_a_subnet_takes_as_long_as_its_blocks(elastic):
+    own = elastic()
+    assert own.table.latencies_ms.keys() == {one.content.sha256 for one in own.store.variants}
+    assert all(latency > 0 for latency in own.table.latencies_ms.values())
+    subnet = own.space.original
+    assert own.table.latency_ms(subnet) == pytest.approx(sum(own.table.of(one) for one in subnet))
+
+
+def test_what_was_measured_is_not_measured_again(elastic):
+    own = elastic()
+    for one in own.store.variants:
+        (own.directory / one.file).unlink()
+    assert measured(own) == (own.table, [])
+
+
+def test_blocks_that_are_new_are_measured_alone(elastic):
+    own = elastic()
+    new, *others = own.store.variants
+    content = json.loads((own.state / NAME).read_text())
+    del content["latencies_ms"][new.content.sha256]
+    (own.state / NAME).write_text(json.dumps(content))
+    for one in others:
+        (own.directory / one.file).unlink()
+    table, lines = measured(own)
+    assert lines == ["measuring 1 block"]
+    assert table.has(new)
+    assert {table.of(one) for one in others} == {own.table.of(one) for one in others}
+
+
+@pytest.mark.parametrize("field", ["runtime", "machine"])
+def test_all_are_measured_again_elsewhere(elastic, field):
+    own = elastic()
+    content = json.loads((own.state / NAME).read_text())
+    old = dict.fromkeys(content["latencies_ms"], 1000000.0)
+    (own.state / NAME).write_text(json.dumps(content | {field: "another", "latencies_ms": old}))
+    table, lines = measured(own)
+    assert lines == ["measuring 15 blocks"]
+    assert max(table.latencies_ms.values()) < 1e6
+    assert LatencyTable.model_validate_json((own.state / NAME).read_text()) == table
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format_version": 2}'])
+def test_a_table_that_cannot_be_read_is_measured_again(elastic, content):
+    own = elastic()
+    (own.state / NAME).write_text(content)
+    assert measured(own)[1] == ["measuring 15 blocks"]
+
+
+@pytest.mark.parametrize("changes", [{"threads": 2}, {"execution": Execution.COMPILED}])
+def test_each_execution_has_a_table_of_its_own(elastic, changes):
+    own = elastic()
+    table, lines = measured(own, **changes)
+    assert lines
+    assert (table.threads, table.execution) == (
+        changes.get("threads", 1),
+        changes.get("execution", Execution.INTERPRETER),
+    )
+    assert measured(own) == (own.table, [])
+    assert measured(own, **changes) == (table, [])
+
+
+def test_a_damaged_block_is_refused_by_name(elastic):
+    own = elastic()
+    (own.state / NAME).unlink()
+    path = own.directory / "head.tflite"
+    path.write_bytes(b"")
+    with pytest.raises(MistifyError) as caught:
+        measured(own)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert caught.value.problems[0].place == str(path)
+    assert not (own.state / NAME).exists()
