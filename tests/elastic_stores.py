@@ -21,10 +21,8 @@ WIDTH = 12
 #: The residual blocks. There is a stem in front of them, and a head behind.
 RESIDUAL = 4
 
-#: 4 blocks with 1 shrunk variant each, and merged ones for 2 and 3: f(4) = 2 f(3) + f(2) + f(1).
-COUNT = 33
 
-
+@cache
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """All images [1797, 8, 8, 1] and their classes, in random order."""
     data = load_digits()
@@ -69,7 +67,8 @@ def head(features: np.ndarray, classes: np.ndarray) -> Block:
     return Block("head", position, 1, model)
 
 
-def blocks() -> list[Block]:
+@cache
+def blocks() -> tuple[Block, ...]:
     """The blocks of the original network, then the others; the head has learned from 1,000 examples."""
     images, classes = digits()
     body = [stem(), *(residual(f"block-{at}", at, 1, WIDTH) for at in range(1, RESIDUAL + 1))]
@@ -82,7 +81,7 @@ def blocks() -> list[Block]:
         for span in (2, 3)
         for at in range(1, RESIDUAL + 2 - span)
     ]
-    return [*body, head(features, classes[:1000]), *shrunk, *merged]
+    return (*body, head(features, classes[:1000]), *shrunk, *merged)
 
 
 @cache

@@ -1,0 +1,94 @@
+"""`mistify adapt` and `mistify subnets` as a user sees them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mistify_client.subnets.adapting import pool_directory
+from tests import elastic_stores
+
+
+@pytest.fixture
+def package(tmp_path):
+    elastic_stores.write(tmp_path / "package")
+    return tmp_path / "package"
+
+
+@pytest.fixture
+def data(tmp_path):
+    images, classes = elastic_stores.digits()
+    np.savez(tmp_path / "mine.npz", x=images[1000:1100], y=classes[1000:1100])
+    return tmp_path / "mine.npz"
+
+
+@pytest.fixture
+def adapt(mistify, package, data):
+    return lambda *args: mistify("adapt", "--package", package, "--data", data, *args)
+
+
+def test_adapts_and_lists_the_pool(adapt, mistify, package):
+    result = adapt("--latency", "0.9x")
+    assert result.exit_code == 0, result.output
+    assert "chosen: " in result.output
+    assert "of at most" in result.output
+    assert result.stderr.splitlines() == ["measuring 15 blocks", "searching 33 subnets on 100 examples"]
+    listed = mistify("subnets", "--package", package)
+    assert listed.exit_code == 0, listed.output
+    assert listed.output in result.output
+    assert "block-1-merge3" in listed.output
+    rows = [line for line in listed.output.splitlines() if "x " in line]
+    assert sum(line.startswith("*") for line in rows) == 1
+
+
+def test_json_says_the_same(adapt, mistify, package):
+    result = adapt("--latency", "0.9x", "--strategy", "annealing", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["chosen"] in told["pool"]["entries"]
+    assert told["chosen"]["latency_ms"] <= told["pool"]["budget_ms"]
+    assert 0 < told["scored"] <= 33
+    assert told["block_runs"] > 0
+    assert told["block_runs_saved"] > 0
+    assert told["peak_bytes"] > 10_000_000
+    assert told["seconds"] > 0
+    listed = mistify("subnets", "--package", package, "--json")
+    assert json.loads(listed.stdout) == told["pool"]
+
+
+def test_a_latency_of_all_that_there_is_chooses_the_most_accurate(adapt):
+    told = json.loads(adapt("--latency", "10ms", "--json").stdout)
+    assert told["pool"]["budget_ms"] == 10
+    assert told["chosen"] == told["pool"]["entries"][-1]
+
+
+def test_blocks_are_measured_with_the_threads_that_are_asked_for(adapt, package):
+    assert json.loads(adapt("--latency", "1x", "--threads", "2", "--json").stdout)["pool"]["threads"] == 2
+    assert (pool_directory(package) / "latency-interpreter-2.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("latency", "message"),
+    [
+        ("fast", '--latency: got "fast"; expected a time such as "30ms"'),
+        ("0.01x", "--latency: got 0.01x"),
+        ("1ns", "--latency: got 1ns; expected at least"),
+    ],
+)
+def test_a_latency_that_cannot_be_is_refused(adapt, package, latency, message):
+    result = adapt("--latency", latency)
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", " ")
+    assert not (pool_directory(package) / "pool.json").exists()
+
+
+def test_a_package_that_was_never_adapted_has_no_subnets(mistify, package):
+    result = mistify("subnets", "--package", package)
+    assert result.exit_code == 3
+    assert "has no pool of subnets; make one by mistify adapt" in result.stderr.replace("\n", " ")
+
+
+def test_other_packages_have_no_blocks(mistify, tmp_path):
+    result = mistify("subnets", "--package", tmp_path)
+    assert result.exit_code == 3
+    assert "it has no blocks.json" in result.stderr.replace("\n", " ")
