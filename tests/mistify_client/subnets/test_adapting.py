@@ -179,9 +179,9 @@ def test_a_full_disk_leaves_the_old_pool_and_the_old_choice(package, unlabelled)
     assert chosen_files(package)
 
 
-#: Adapts a package again and again, killed each time when it comes to another file, and prints what is left as
-#: JSON. An audit hook counts what a process does with files: all that writes is a point to be killed at, and of
-#: what reads each tenth.
+#: Adapts a package again and again, killed each time when it comes to another file; prints what is left as
+#: JSON. An audit hook counts what a process does with files: all that writes is a point to be killed at, and
+#: each tenth that reads.
 KILLED = """
 import json, os, signal, sys
 from pathlib import Path

@@ -30,10 +30,14 @@ def best_within(own, budget_ms, lost):
     return min(map(lost, fitting))
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_best_sums_are_those_of_all_subnets(seed):
-    """Brute force over a space of 1,320 subnets, for every budget."""
+def test_the_best_sums_are_those_of_all_subnets(seed, whole):
+    """Brute force over a space of 1,320 subnets, for every budget; also where many take the same time."""
     own = known(6, seed=seed)
+    if whole:
+        for digest, latency_ms in own.table.latencies_ms.items():
+            own.table.latencies_ms[digest] = float(round(3 * latency_ms))
     front = best_sums(own.space, own.table, own.lost)
     everything = sorted((own.table.latency_ms(one), own.lost_by(one)) for one in own.space)
     expected, best = [], float("inf")
@@ -89,6 +93,27 @@ def test_additive_checks_what_it_added_up():
     assert best.score.accuracy > 1 - lost(liar)
 
 
+@pytest.mark.parametrize("nearby", [True, False])
+@pytest.mark.parametrize(("strategy", "factor"), [(Strategy.EVOLUTION, 1.5), (Strategy.ANNEALING, 1.7)])
+def test_others_come_near_the_best_of_millions(strategy, nearby, factor):
+    """400 subnets that are drawn near the budget lose more than twice as much as the best one."""
+    own = known(12)
+    budget = 0.6 * own.original_ms
+    front = best_sums(own.space, own.table, own.lost)
+    least = front.lost[int(np.searchsorted(front.latencies_ms, budget)) - 1]
+    lost = []
+    for seed in range(4):
+        scorer = Scorer(own)
+        settings = {"nearby": nearby, "population": 20, "most": 400, "seed": seed}
+        found = search(own.space, own.table, scorer, budget, strategy, **settings)
+        best = max(found, key=lambda one: one.fitness(budget))
+        assert best.latency_ms <= budget
+        assert len(scorer.scored) == len(set(scorer.scored)) == len(found) <= 400
+        assert max(map(len, scorer.batches)) <= 20
+        lost.append(1 - best.score.accuracy)
+    assert np.median(lost) <= factor * least
+
+
 def interacting(own):
     """Losses that do not add up: neighbours that are both replaced lose more."""
 
@@ -97,23 +122,6 @@ def interacting(own):
         return own.lost_by(subnet) * (1 + 0.2 * sum(map(int.__mul__, replaced[1:], replaced)))
 
     return lost
-
-
-@pytest.mark.parametrize("nearby", [True, False])
-@pytest.mark.parametrize("strategy", [Strategy.EVOLUTION, Strategy.ANNEALING])
-def test_others_find_a_subnet_among_the_best_hundredth(strategy, nearby):
-    own = known(6)
-    lost, budget = interacting(own), 0.6 * own.original_ms
-    scorer = Scorer(own, lost)
-    found = search(
-        own.space, own.table, scorer, budget, strategy, nearby=nearby, band=0.1, population=20, most=400
-    )
-    best = max(found, key=lambda one: one.fitness(budget))
-    fitting = sorted(lost(one) for one in own.space if own.table.latency_ms(one) <= budget)
-    assert best.latency_ms <= budget
-    assert 1 - best.score.accuracy <= fitting[len(fitting) // 100]
-    assert len(scorer.scored) == len(set(scorer.scored)) == len(found) <= 400
-    assert max(map(len, scorer.batches)) <= 20
 
 
 def test_nearby_needs_fewer_candidates():
