@@ -18,12 +18,12 @@ from mistify.package.blocks import BlockStore
 from mistify.parsing.quantities import Quantity, format_time, parse_time
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table
+from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.porting.printing import print_line
-from mistify_client.runtime.versions import current
-from mistify_client.subnets.adapting import Adaptation, adapt, pool_directory
-from mistify_client.subnets.pool import PoolEntry, SubnetPool
+from mistify_client.runtime.versions import current, state_directory
+from mistify_client.subnets.adapting import Adaptation, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
 
@@ -80,7 +80,7 @@ def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None
     with reported_errors():
         directory = current(package)
         space = SubnetSpace(BlockStore.load(directory))
-        pool = SubnetPool.load(pool_directory(package), directory)
+        pool = SubnetPool.load(state_directory(package), directory)
         if pool is None:
             message = f"{package} has no pool of subnets; make one by mistify adapt"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
@@ -98,7 +98,7 @@ def _latency(text: str) -> Quantity:
 
 
 def _summary(result: Adaptation) -> str:
-    pool, chosen, original = result.pool, result.chosen, result.pool.original
+    pool, chosen, original = result.pool, result.chosen, result.original
     return (
         f"chosen: {format_time(chosen.latency_ms, 3)} of at most {format_time(pool.budget_ms, 3)}, "
         f"{pool.metric} {pool.metric.shown(chosen.accuracy)}; the original network: "
@@ -109,6 +109,7 @@ def _summary(result: Adaptation) -> str:
 def _as_json(result: Adaptation, seconds: float) -> dict[str, Any]:
     return {
         "chosen": result.chosen.model_dump(mode="json"),
+        "original": result.original.model_dump(mode="json"),
         "pool": result.pool.model_dump(mode="json"),
         "scored": result.scored,
         "block_runs": result.runs,
@@ -132,7 +133,7 @@ def _table(pool: SubnetPool, space: SubnetSpace) -> Table:
         table.add_row(
             "*" if entry == best else "",
             format_time(entry.latency_ms, 3),
-            f"{entry.latency_ms / pool.original.latency_ms:.2f}x",
+            f"{entry.latency_ms / pool.original_ms:.2f}x",
             pool.metric.shown(entry.accuracy),
             ", ".join(_replacing(entry, space)),
         )

@@ -16,16 +16,20 @@ from mistify.package.training import OutputKind
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
 from mistify_client.assembly.paging import CHOSEN
+from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.files import held_alone
-from mistify_client.runtime.versions import current, state_directory
+from mistify_client.runtime.versions import announce, current, state_directory
 from mistify_client.subnets.additive import fastest
-from mistify_client.subnets.pool import PoolEntry, SubnetPool, best_entries, entry_of, store_digest
+from mistify_client.subnets.candidates import best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
 from mistify_client.tuning.examples import Examples, read_arrays
+
+#: The directory of latency tables in the state directory.
+TABLES: Final = "subnets"
 
 #: The examples that subnets are scored on; of more, some are drawn.
 MOST_EXAMPLES: Final = 1_000
@@ -37,6 +41,7 @@ class Adaptation:
 
     Attributes:
         chosen: The subnet that runs next.
+        original: The original network.
         pool: The best ones for all budgets.
         scored: How many subnets were scored.
         runs: How many blocks ran on a batch to score them.
@@ -44,6 +49,7 @@ class Adaptation:
     """
 
     chosen: PoolEntry
+    original: PoolEntry
     pool: SubnetPool
     scored: int
     runs: int
@@ -62,8 +68,9 @@ def adapt(
 ) -> Adaptation:
     """Choose the subnet of a package that is the most accurate on a device's data within a latency.
 
-    Blocks are measured once; they stay so. Nothing else changes until the end: then the pool is written, and
-    the choice, which a `PagedNetwork` loads next. The package itself never changes.
+    Blocks are measured once; what they take is kept in `PACKAGE.state/subnets/`. Nothing else changes until
+    the end: then the pool is written, then the choice, which a `PagedNetwork` loads next, and models that run
+    learn of it. The package itself never changes.
 
     Args:
         package: The directory of the package that was shipped, or of a block store.
@@ -80,15 +87,16 @@ def adapt(
             CORRUPT_PACKAGE, a block cannot be used.
         OSError: Something cannot be written.
     """
-    directory, state = current(package), pool_directory(package)
+    directory, state = current(package), state_directory(package)
     store = BlockStore.load(directory)
     space = SubnetSpace(store)
     kinds = {info.name: store.kinds.get(info.name, OutputKind.LOGITS) for info in store.outputs}
     examples = _some(read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False))
-    state.mkdir(parents=True, exist_ok=True)
-    with held_alone(state, "the package is being adapted already"):
+    tables = state / TABLES
+    tables.mkdir(parents=True, exist_ok=True)
+    with held_alone(tables, "the package is being adapted already"):
         table = latency_table(
-            directory, store, state, threads or _threads(directory), seconds=seconds, tell=tell
+            directory, store, tables, threads or _threads(directory), seconds=seconds, tell=tell
         )
         budget_ms = latency.resolve(table.latency_ms(space.original))
         _check_reachable(space, table, latency, budget_ms)
@@ -96,25 +104,22 @@ def adapt(
         evaluation = GroupEvaluation(directory, store, table, examples.inputs)
         scorer = SubnetScorer(evaluation, store, space.original, examples.targets)
         found = search(space, table, scorer, budget_ms, strategy)
+        original, fitting = found[0], [one for one in found if one.latency_ms <= budget_ms]
+        chosen = best_entries(fitting)[-1]
         pool = SubnetPool(
             store=store_digest(directory),
             budget_ms=budget_ms,
-            original=entry_of(found[0]),
+            original_ms=original.latency_ms,
             metric=Metric.ACCURACY if examples.targets else Metric.AGREEMENT,
             examples=len(examples),
             execution=table.execution,
             threads=table.threads,
             entries=best_entries(found),
         )
-        chosen = pool.fitting()[-1]  # the fastest subnet is always among them
         pool.save(state)
-        write_json(state_directory(package) / CHOSEN, list(chosen.files), durable=True)
-    return Adaptation(chosen, pool, len(found), evaluation.runs, evaluation.saved)
-
-
-def pool_directory(package: Path) -> Path:
-    """Return the directory of a package's latency tables and of its pool, which need not exist."""
-    return state_directory(package) / "subnets"
+        write_json(state / CHOSEN, list(chosen.files), durable=True)
+        announce(package)
+    return Adaptation(chosen, original.entry, pool, len(found), evaluation.runs, evaluation.saved)
 
 
 def _some(examples: Examples) -> Examples:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from mistify_client.assembly.pool import PoolEntry
 from mistify_client.subnets.space import Subnet
 from mistify_client.subnets.table import LatencyTable
 
@@ -24,6 +25,12 @@ class Candidate(NamedTuple):
     subnet: Subnet
     latency_ms: float
     score: Score
+
+    @property
+    def entry(self) -> PoolEntry:
+        """What a pool keeps of it."""
+        files = tuple(block.file for block in self.subnet)
+        return PoolEntry(files=files, latency_ms=self.latency_ms, accuracy=self.score.accuracy)
 
     def fitness(self, budget_ms: float) -> float:
         """Return the accuracy within the budget; above it, something below 0 that falls with the latency."""
@@ -65,3 +72,12 @@ class Candidates:
             for subnet, score in zip(new, self._scorer(new), strict=True):
                 self._known[subnet] = Candidate(subnet, self._table.latency_ms(subnet), score)
         return [self._known[subnet] for subnet in subnets]
+
+
+def best_entries(candidates: Iterable[Candidate]) -> tuple[PoolEntry, ...]:
+    """Return the candidates of which no other one is as fast and as accurate, the fastest first."""
+    entries: list[PoolEntry] = []
+    for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.accuracy, one.score.loss)):
+        if not entries or one.score.accuracy > entries[-1].accuracy:
+            entries.append(one.entry)
+    return tuple(entries)

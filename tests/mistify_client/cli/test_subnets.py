@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from mistify_client.subnets.adapting import pool_directory
+from mistify_client.runtime.versions import state_directory
+from mistify_client.subnets.adapting import TABLES
 from tests import elastic_stores
 
 
@@ -64,7 +65,7 @@ def test_a_latency_of_all_that_there_is_chooses_the_most_accurate(adapt):
 
 def test_blocks_are_measured_with_the_threads_that_are_asked_for(adapt, package):
     assert json.loads(adapt("--latency", "1x", "--threads", "2", "--json").stdout)["pool"]["threads"] == 2
-    assert (pool_directory(package) / "latency-interpreter-2.json").exists()
+    assert (state_directory(package) / TABLES / "latency-interpreter-2.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_latency_that_cannot_be_is_refused(adapt, package, latency, message):
     result = adapt("--latency", latency)
     assert result.exit_code == 2
     assert message in result.stderr.replace("\n", " ")
-    assert not (pool_directory(package) / "pool.json").exists()
+    assert not (state_directory(package) / "pool.json").exists()
 
 
 def test_a_package_that_was_never_adapted_has_no_subnets(mistify, package):

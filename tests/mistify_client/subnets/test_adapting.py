@@ -12,9 +12,11 @@ from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.paging import CHOSEN, PagedNetwork
+from mistify_client.assembly.pool import POOL, SubnetPool
 from mistify_client.files import held_alone
-from mistify_client.subnets.adapting import MOST_EXAMPLES, adapt, pool_directory
-from mistify_client.subnets.pool import POOL, SubnetPool
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import state_directory
+from mistify_client.subnets.adapting import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
 from tests import elastic_stores
@@ -55,7 +57,7 @@ def content_of(directory):
 
 
 def chosen_files(package):
-    state = package.with_name("package.state")
+    state = state_directory(package)
     network = PagedNetwork(package, state, [one.file for one in space_of(package).original], 1)
     network.close()
     return network.files
@@ -71,13 +73,13 @@ def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data
     result = adapted(package, data, strategy=strategy)
     pool, images, classes = result.pool, *device_data
     assert chosen_files(package) == result.chosen.files
-    assert result.chosen.latency_ms <= pool.budget_ms == pytest.approx(0.9 * pool.original.latency_ms)
+    assert result.chosen.latency_ms <= pool.budget_ms == pytest.approx(0.9 * pool.original_ms)
     assert pool.metric is Metric.ACCURACY
     assert pool.examples == len(images)
-    for entry in (pool.original, *pool.entries):
+    for entry in (result.original, *pool.entries):
         outputs = in_keras(space_of(package).store.network_of(entry.files), images)
         assert entry.accuracy == pytest.approx(np.mean(outputs.argmax(1) == classes))
-    assert SubnetPool.load(pool_directory(package), package) == pool
+    assert SubnetPool.load(state_directory(package), package) == pool
     assert content_of(package) == before
 
 
@@ -85,7 +87,7 @@ def test_additive_is_nearly_as_good_as_the_best_of_all(package, data, device_dat
     """Brute force: all 33 subnets in Keras, by the table."""
     result = adapted(package, data)
     images, classes = device_data
-    state = json.loads((pool_directory(package) / TABLE).read_text())["latencies_ms"]
+    state = json.loads((state_directory(package) / TABLES / TABLE).read_text())["latencies_ms"]
     fitting = [
         subnet
         for subnet in space_of(package)
@@ -97,10 +99,10 @@ def test_additive_is_nearly_as_good_as_the_best_of_all(package, data, device_dat
 
 
 def test_without_labels_subnets_agree_with_the_original(package, unlabelled):
-    pool = adapted(package, unlabelled, "1x").pool
-    assert pool.metric is Metric.AGREEMENT
-    assert pool.original.accuracy == 1
-    assert pool.best() == pool.entries[-1]
+    result = adapted(package, unlabelled, "1x")
+    assert result.pool.metric is Metric.AGREEMENT
+    assert result.original.accuracy == 1
+    assert result.chosen == result.pool.best() == result.pool.entries[-1]
 
 
 def test_of_many_examples_some_are_scored(package, tmp_path, device_data):
@@ -110,13 +112,21 @@ def test_of_many_examples_some_are_scored(package, tmp_path, device_data):
     assert adapted(package, tmp_path / "many.npz").pool.examples == MOST_EXAMPLES
 
 
+def test_models_that_run_learn_of_it(package, unlabelled):
+    state_directory(package).mkdir()
+    switchboard = Switchboard.open(state_directory(package))
+    before = switchboard.generation
+    adapted(package, unlabelled)
+    assert switchboard.generation != before
+
+
 def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     adapted(package, data)
-    table = (pool_directory(package) / TABLE).read_bytes()
+    table = (state_directory(package) / TABLES / TABLE).read_bytes()
     lines = []
     result = adapted(package, unlabelled, "0.7x", tell=lines.append)
     assert lines == ["searching 33 subnets on 50 examples"]
-    assert (pool_directory(package) / TABLE).read_bytes() == table
+    assert (state_directory(package) / TABLES / TABLE).read_bytes() == table
     assert chosen_files(package) == result.chosen.files
 
 
@@ -133,9 +143,9 @@ def test_a_package_without_blocks_is_refused(tmp_path, unlabelled):
 
 
 def test_only_one_process_adapts_a_package(package, unlabelled):
-    pool_directory(package).mkdir(parents=True)
+    (state_directory(package) / TABLES).mkdir(parents=True)
     with (
-        held_alone(pool_directory(package), ""),
+        held_alone(state_directory(package) / TABLES, ""),
         pytest.raises(MistifyError, match="being adapted already") as caught,
     ):
         adapted(package, unlabelled)
@@ -158,7 +168,7 @@ def break_block(package, data):
 @pytest.mark.parametrize("fault", [break_data, break_labels, break_block])
 @pytest.mark.parametrize("adapted_before", [False, True])
 def test_a_failure_leaves_all_as_it_was(package, unlabelled, fault, adapted_before):
-    state = package.with_name("package.state")
+    state = state_directory(package)
     if adapted_before:
         adapted(package, unlabelled, "1x")
     fault(package, unlabelled)
@@ -170,7 +180,7 @@ def test_a_failure_leaves_all_as_it_was(package, unlabelled, fault, adapted_befo
 
 def test_a_full_disk_leaves_the_old_pool_and_the_old_choice(package, unlabelled):
     adapted(package, unlabelled, "1x")
-    state = package.with_name("package.state")
+    state = state_directory(package)
     before = {name: content for name, content in content_of(state).items() if not name.endswith(".part")}
     with files_limited_to(500), pytest.raises(OSError, match="File too large"):
         adapted(package, unlabelled)
@@ -186,12 +196,12 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from mistify.parsing.quantities import parse_time
-from mistify_client.subnets.adapting import adapt, pool_directory
+from mistify_client.subnets.adapting import adapt
 
 root, data = Path(sys.argv[1]), Path(sys.argv[2])
 package, state = root / "package", root / "package.state"
 adapt(package, data, parse_time("1x"), seconds=1e-6)
-table = next(pool_directory(package).glob("latency-*"))
+table = next(state.glob("subnets/latency-*"))
 tables = [table.read_bytes(), None]
 old = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
 
@@ -258,8 +268,8 @@ def test_sigkill_at_any_point_leaves_the_old_or_the_new(package, unlabelled):
     for (kind, number, status), files in kills:
         place = f"{kind} {number}"
         chosen = json.loads(files[f"package.state/{CHOSEN}"])
-        pool = SubnetPool.model_validate_json(files[f"package.state/subnets/{POOL}"])
-        share = pool.budget_ms / pool.original.latency_ms
+        pool = SubnetPool.model_validate_json(files[f"package.state/{POOL}"])
+        share = pool.budget_ms / pool.original_ms
         assert share == pytest.approx(1) or share == pytest.approx(0.9), place
         if share > 0.95:
             assert status == signal.SIGKILL, place
@@ -267,7 +277,7 @@ def test_sigkill_at_any_point_leaves_the_old_or_the_new(package, unlabelled):
         else:
             assert tuple(chosen) in (old.chosen.files, pool.best().files), place
             assert status or tuple(chosen) == pool.best().files, place
-    shares = [json.loads(files[f"package.state/subnets/{POOL}"])["budget_ms"] for _, files in kills]
+    shares = [json.loads(files[f"package.state/{POOL}"])["budget_ms"] for _, files in kills]
     assert len(set(shares)) > 1
     assert content_of(package) == before
     again = adapted(package, unlabelled)

@@ -1,15 +1,12 @@
-"""Pools: what is kept of candidates, and what is chosen under load."""
+"""Pools of subnets: what is chosen under load, and what is read back."""
 
-import numpy as np
 import pytest
 
 from mistify.config.metric import Metric
 from mistify.files import PART
 from mistify.package.blocks import BLOCKS
 from mistify_client.assembly.executions import Execution
-from mistify_client.subnets.candidates import Candidate, Score
-from mistify_client.subnets.pool import POOL, PoolEntry, SubnetPool, best_entries, store_digest
-from tests.mistify_client.subnets.spaces import known
+from mistify_client.assembly.pool import POOL, PoolEntry, SubnetPool, store_digest
 
 
 @pytest.fixture
@@ -27,7 +24,7 @@ def pool(store, **changes):
     fields = {
         "store": store_digest(store),
         "budget_ms": 4.0,
-        "original": entry(5.0, 0.85),
+        "original_ms": 5.0,
         "metric": Metric.AGREEMENT,
         "examples": 10,
         "execution": Execution.INTERPRETER,
@@ -35,26 +32,6 @@ def pool(store, **changes):
         "entries": entries,
     }
     return SubnetPool(**fields | changes)
-
-
-def test_no_other_candidate_is_as_fast_and_as_accurate():
-    own = known(4)
-    rng = np.random.default_rng(0)
-    candidates = [
-        Candidate(subnet, float(rng.integers(1, 30)), Score(float(rng.integers(20)) / 20, 0.0))
-        for subnet in own.space
-    ]
-    points = {(one.latency_ms, one.score.accuracy) for one in candidates}
-    expected = sorted(
-        point
-        for point in points
-        if not any(other != point and other[0] <= point[0] and other[1] >= point[1] for other in points)
-    )
-    entries = best_entries(candidates)
-    assert [(one.latency_ms, one.accuracy) for one in entries] == expected
-    by_files = {tuple(block.file for block in one.subnet): one for one in candidates}
-    for one in entries:
-        assert by_files[one.files].latency_ms == one.latency_ms
 
 
 @pytest.mark.parametrize(
