@@ -19,12 +19,13 @@ from mistify.package.records import describe_file
 from mistify.package.training import with_weights
 from mistify.package.weights import write_weights
 from mistify.peers.membership import PackageReference, Peer
+from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import NETWORK, Network
-from mistify_client.tuning.examples import Examples, Split, split
+from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.peers.ensemble import Ensemble
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers

@@ -104,7 +104,7 @@ class PagedNetwork:
         try:
             self._replace(chosen)
         finally:
-            _return_memory()
+            return_memory()
 
     def _replace(self, chosen: ChosenBlocks) -> None:
         there = {
@@ -163,7 +163,7 @@ def write_choice(state: Path, chosen: ChosenBlocks) -> None:
     write_json(state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
 
 
-def _return_memory() -> None:
+def return_memory() -> None:
     """Give the system the memory of blocks that are gone, which glibc would keep for what comes next."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none, and keep less
     if trim is not None:

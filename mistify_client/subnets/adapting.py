@@ -17,6 +17,7 @@ from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
 from mistify_client.assembly.paging import CHOSEN
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
+from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import announce, current, state_directory
 from mistify_client.subnets.additive import fastest
@@ -26,7 +27,6 @@ from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
-from mistify_client.tuning.examples import Examples, read_arrays
 
 #: The directory of latency tables in the state directory.
 TABLES: Final = "subnets"

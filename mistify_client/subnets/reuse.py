@@ -10,6 +10,7 @@ import numpy as np
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Tensors
+from mistify_client.assembly.paging import return_memory
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.subnets.prefixes import Branch, tree_of
 from mistify_client.subnets.residence import ResidentBlocks
@@ -100,6 +101,7 @@ class GroupEvaluation:
                 yield Outputs(subnet, rows, outputs)
             self.runs += len(order)
             self.saved += sum(map(len, subnets)) - len(order)
+            return_memory()
         self.loads += blocks.loads
 
     def _loaded(self, variant: BlockVariant) -> LoadedBlock:

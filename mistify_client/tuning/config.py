@@ -14,8 +14,8 @@ from mistify.package.training import OutputKind, Training
 from mistify.parsing.validation import Settings, problems_of
 from mistify.peers.hints import Hints, invalid_hints
 from mistify.peers.membership import MOST_PEERS
+from mistify_client.examples import Examples
 from mistify_client.files import read_text
-from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.release import Privacy
 from mistify_client.tuning.training_loop import TrainingSettings
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from mistify.package.training import OutputKind
 from mistify.wording import listed
-from mistify_client.tuning.examples import Examples
+from mistify_client.examples import Examples
 from mistify_client.tuning.trainer import Trainer
 from mistify_client.tuning.training_loop import Score, score_of
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.package.manifest import Manifest
+from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.trainer import Trainer
 from mistify_client.tuning.training_loop import Teacher, TeacherTargets, TrainingSettings
 

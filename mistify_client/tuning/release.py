@@ -12,10 +12,10 @@ from mistify.errors import Problem, invalid_config
 from mistify.files import replacing
 from mistify.package.training import OutputKind, Training
 from mistify.parsing.validation import InvalidValue, Settings, shown
+from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.storage import stored_in
 from mistify_client.tuning.trainer import Trainer
 

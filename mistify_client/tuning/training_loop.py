@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.examples import Examples, Split
+from mistify_client.tuning.examples import Split
 from mistify_client.tuning.trainer import Trainer, Weights
 
 #: The factor by which the learning rate is lowered.

@@ -7,8 +7,9 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
+from mistify_client.examples import Examples
 from mistify_client.porting.progress import Display
-from mistify_client.tuning.examples import Examples, Split, split
+from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.peers.exchange import Exchange
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress

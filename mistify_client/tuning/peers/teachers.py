@@ -7,9 +7,10 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.training import Training
+from mistify_client.examples import Examples
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.examples import Examples, Split
+from mistify_client.tuning.examples import Split
 from mistify_client.tuning.peers.ensemble import Ensemble, Judgement, Predictions, agreement, judge
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.trainer import Trainer

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mistify_client.tuning.examples import Examples
+from mistify_client.examples import Examples
 from mistify_client.tuning.forgetting import Knowledge, knowledge
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
-from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.release import Privacy, noisy_examples
 from tests.disks import files_limited_to
 from tests.mistify_client.tuning.devices import examples

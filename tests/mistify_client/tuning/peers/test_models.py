@@ -16,10 +16,11 @@ from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import describe_file
 from mistify.package.weights import write_weights
 from mistify.peers.membership import PackageReference, Peer
+from mistify_client.examples import Examples
 from mistify_client.rpc.download import download_package
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.interpreter import NETWORK
-from mistify_client.tuning.examples import Examples, split
+from mistify_client.tuning.examples import split
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.trainer import load_trainer

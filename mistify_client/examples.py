@@ -1,0 +1,166 @@
+"""The data of a device: arrays by the names of inputs and outputs, in an `.npz` file."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.package.manifest import TensorInfo
+from mistify.package.training import OutputKind
+from mistify.wording import counted
+from mistify_client.runtime.inputs import Array, bind
+
+#: Array names that stand for the only input and the only output.
+_ALIASES = "x", "y"
+
+_KINDS_OF_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
+
+#: Errors from reading a file that is damaged or holds no arrays.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    BadZipFile,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs and targets by name, [examples, ...]."""
+
+    inputs: Mapping[str, Array]
+    targets: Mapping[str, Array]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of names, types, shapes and contents."""
+        digest = sha256()
+        for name, array in (*self.inputs.items(), *self.targets.items()):
+            digest.update(f"{name} {array.dtype} {array.shape};".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def subset(self, rows: Array) -> "Examples":
+        """Return a part of the examples.
+
+        Args:
+            rows: [count], their numbers.
+        """
+        return Examples(
+            {name: array[rows] for name, array in self.inputs.items()},
+            {name: array[rows] for name, array in self.targets.items()},
+        )
+
+    def chunks(self, size: int) -> Iterator["Examples"]:
+        """Yield all examples in order, in chunks of this size; the last one may be smaller."""
+        for start in range(0, len(self), size):
+            yield self.subset(np.arange(start, min(start + size, len(self))))
+
+
+def read_arrays(
+    path: Path,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    kinds: Mapping[str, OutputKind],
+    *,
+    labels_needed: bool = True,
+) -> Examples:
+    """Read examples from an `.npz` file.
+
+    Args:
+        path: of the file. Its arrays, [examples, ...], are named like inputs and outputs; an only input may
+            be named `x`, an only output `y`.
+        inputs: of the network.
+        outputs: of the network.
+        kinds: of the outputs that have labels.
+        labels_needed: whether there has to be an array for each of them; otherwise there may be none at all.
+
+    Raises:
+        MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network.
+    """
+    arrays = _read(path)
+    given, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
+    targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
+    if not targets and not labels_needed:
+        missing_targets = []
+    problems = [
+        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {', '.join(arrays)}", fix)
+        for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
+    ]
+    if not problems:
+        bind(inputs, (), given)
+        labelled = {name: kinds[name] for name in targets}
+        problems = list(_problems(Examples(given, targets), outputs, labelled, path))
+    if problems:
+        raise invalid_data(*problems)
+    return Examples(given, targets)
+
+
+def _read(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except _UNREADABLE as error:
+        raise invalid_data(
+            Problem(str(path), str(error), "an .npz file with arrays", "write it anew")
+        ) from error
+
+
+def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[dict[str, Array], list[str]]:
+    """Return the arrays with these names, and the names that have none."""
+    stored = {name: alias if len(names) == 1 and name not in arrays else name for name in names}
+    present = {name: arrays[stored[name]] for name in names if stored[name] in arrays}
+    return present, [name for name in names if name not in present]
+
+
+def _problems(
+    examples: Examples, outputs: Sequence[TensorInfo], kinds: Mapping[str, OutputKind], path: Path
+) -> Iterator[Problem]:
+    shapes = {info.name: info.shape for info in outputs}
+    for name, array in (*examples.inputs.items(), *examples.targets.items()):
+        if not array.ndim:
+            yield Problem(
+                f"{path}: {name}",
+                "a single value",
+                "an array [examples, ...]",
+                "give one value for each example",
+            )
+        elif len(array) != len(examples):
+            yield Problem(
+                f"{path}: {name}",
+                counted(len(array), "example"),
+                f"{len(examples)}",
+                "give every array the same number",
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
+    for name, kind in kinds.items():
+        array, classes = examples.targets[name], shapes[name][-1]
+        if kind not in _KINDS_OF_CLASSES:
+            continue
+        if array.dtype.kind not in "iub":
+            fix = "convert them, for example with .astype(numpy.int64)"
+            yield Problem(f"{path}: {name}", f"classes as {array.dtype}", "integers", fix)
+        elif array.size:
+            lowest, highest = int(array.min()), int(array.max())
+            if lowest < -1 or highest >= classes:
+                value = f"classes from {lowest} to {highest}"
+                yield Problem(f"{path}: {name}", value, f"0 to {classes - 1}, or -1", "correct them")
+
+
+def invalid_data(*problems: Problem) -> MistifyError:
+    """Return the error of data that cannot be used."""
+    return MistifyError(ErrorCode.INVALID_DATASET, "the data cannot be used", problems)
