@@ -1,6 +1,6 @@
 """Measuring keeps to its time by fewer rounds, never by fewer networks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from mistify.costs.latency import routine_of
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.profiling import measuring
-from mistify.profiling.measuring import load_network, measure_device, random_input
+from mistify.profiling.measuring import best_of_each_ms, load_network, measure_device, random_input
 from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Chain
 
@@ -110,3 +110,27 @@ def test_a_counter_that_stands_still_says_nothing() -> None:
     """As on virtual machines: a power of 0 would have the whole table refused."""
     table = measure_device("board", [1], chains=chains, budget_seconds=1e-3, energy=lambda: 5.0)
     assert table.powers == ()
+
+
+def test_networks_take_turns_and_each_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of its own, in which the first network takes 1 ms, and the second 5, then 2 ms."""
+    now, loaded = [0.0], []
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: now[0])
+    milliseconds = {0: iter([1, 1]), 1: iter([5, 2])}
+
+    def loading(number: int) -> measuring.Loading:
+        def load() -> Callable[[], object]:
+            loaded.append(number)
+            taken = next(milliseconds[number])
+
+            def run() -> None:
+                now[0] += taken / 1000
+
+            return run
+
+        return load
+
+    first_round = (3 + 6) * 1 + (3 + 3) * 5
+    best = best_of_each_ms([loading(0), loading(1)], first_round / 1000 + 0.010)
+    assert loaded == [0, 1, 0, 1]
+    assert best == pytest.approx([1, 2])
