@@ -129,7 +129,8 @@ def _run(branch: Branch, tensors: Tensors, blocks: ResidentBlocks) -> Iterator[t
 
 
 def _bytes(store: BlockStore, position: int) -> int:
-    """Return what the tensors at a position take for one example."""
+    """Return what the tensors at a position take for one example; a size that is free counts as 1."""
     return sum(
-        math.prod(info.shape[1:]) * np.dtype(info.dtype).itemsize for info in store.tensors_at(position)
+        math.prod(max(1, size) for size in info.shape[1:]) * np.dtype(info.dtype).itemsize
+        for info in store.tensors_at(position)
     )
