@@ -9,13 +9,13 @@ import numpy as np
 
 from mistify.config.metric import Metric
 from mistify.errors import Problem, invalid_config
-from mistify.files import write_json
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.training import OutputKind
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
-from mistify_client.assembly.paging import CHOSEN
+from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.paging import write_choice
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import held_alone
@@ -117,7 +117,7 @@ def adapt(
             entries=best_entries(found),
         )
         pool.save(state)
-        write_json(state / CHOSEN, list(chosen.files), durable=True)
+        write_choice(state, ChosenBlocks(files=chosen.files, execution=table.execution))
         announce(package)
     return Adaptation(chosen, original.entry, pool, len(found), evaluation.runs, evaluation.saved)
 

@@ -11,16 +11,20 @@ import pytest
 from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import parse_time
+from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.paging import CHOSEN, PagedNetwork
 from mistify_client.assembly.pool import POOL, SubnetPool
 from mistify_client.files import held_alone
+from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.adapting import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
 from tests import elastic_stores
+from tests.block_stores import images
 from tests.disks import files_limited_to
+from tests.mistify_client.pools import make_block_package
 from tests.mistify_client.subnets.test_scores import in_keras
 
 TABLE = "latency-interpreter-1.json"
@@ -57,10 +61,14 @@ def content_of(directory):
 
 
 def chosen_files(package):
+    """What a paged network runs when it is loaded."""
     state = state_directory(package)
-    network = PagedNetwork(package, state, [one.file for one in space_of(package).original], 1)
+    pool = SubnetPool.load(state, package)
+    choices = [ChosenBlocks(files=entry.files, execution=pool.execution) for entry in pool.entries]
+    original = ChosenBlocks(files=tuple(one.file for one in space_of(package).original))
+    network = PagedNetwork(package, state, choices, original, 1)
     network.close()
-    return network.files
+    return network.running.files
 
 
 def space_of(package):
@@ -118,6 +126,19 @@ def test_models_that_run_learn_of_it(package, unlabelled):
     before = switchboard.generation
     adapted(package, unlabelled)
     assert switchboard.generation != before
+
+
+def test_an_app_runs_what_was_chosen(tmp_path):
+    package = make_block_package(tmp_path / "package")
+    np.savez(tmp_path / "images.npz", x=images(20))
+    model = load(package)
+    assert len(model.options) == 1
+    result = adapted(package, tmp_path / "images.npz", "1x")
+    model = load(package)
+    assert [option.blocks.files for option in model.options] == [entry.files for entry in result.pool.entries]
+    assert model.options[model.running].blocks.files == result.chosen.files
+    expected = load_chain(package, result.chosen.files, 1)({"image": images(2)})["scores"]
+    np.testing.assert_array_equal(model(images(2)), expected)
 
 
 def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
@@ -267,7 +288,7 @@ def test_sigkill_at_any_point_leaves_the_old_or_the_new(package, unlabelled):
     assert [status for (_, _, status), _ in kills].count(0) == 2  # both series came to their ends
     for (kind, number, status), files in kills:
         place = f"{kind} {number}"
-        chosen = json.loads(files[f"package.state/{CHOSEN}"])
+        chosen = json.loads(files[f"package.state/{CHOSEN}"])["files"]
         pool = SubnetPool.model_validate_json(files[f"package.state/{POOL}"])
         share = pool.budget_ms / pool.original_ms
         assert share == pytest.approx(1) or share == pytest.approx(0.9), place
