@@ -1,5 +1,6 @@
 """Packages of Keras models: compressed, converted and described as a task asks for it (paper 7)."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
 from executors.tfmot import compressed, quantization_aware
 from executors.training.evaluation import call, evaluate
-from executors.training.objectives import empty_classes, named, objectives_of
+from executors.training.objectives import Objective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
@@ -23,7 +24,7 @@ from mistify_server.worker.packaging.conversion.converter import Function, conve
 from mistify_server.worker.packaging.conversion.representative import representative
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
-from mistify_server.worker.packaging.conversion.trainable import convert_trainable
+from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
 from mistify_server.worker.packaging.tflite.runner import Arrays
 
@@ -72,7 +73,7 @@ def package_model(
         branches=branches,
         other_files={
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
-            **(_blocks(supernet, task, setup) if supernet else {}),
+            **(_blocks(supernet, task, setup, objectives) if supernet else {}),
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
@@ -102,10 +103,13 @@ def _convert(
             return ConvertedNetworks(convert(model, quantization))
 
 
-def _blocks(supernet: Supernet, task: PackageTask, setup: TrainingSetup) -> dict[str, bytes]:
+def _blocks(
+    supernet: Supernet, task: PackageTask, setup: TrainingSetup, objectives: Mapping[str, Objective]
+) -> dict[str, bytes]:
     """Return the block store of a supernet."""
-    precision = task.settings.quantization.precision
-    return block_store(supernet_blocks(supernet), precision, representative(setup.train))
+    precision, examples = task.settings.quantization.precision, representative(setup.train)
+    kinds = {name: kind_of(objective) for name, objective in objectives.items()}
+    return block_store(supernet_blocks(supernet), precision, examples, kinds)
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

@@ -19,6 +19,7 @@ from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
+from mistify.package.training import OutputKind
 from mistify.tflite.combining import read_network
 from mistify_server.worker.packaging.conversion.converter import (
     Function,
@@ -101,7 +102,10 @@ def _named(graph: Graph, place: Place, names: Mapping[int, str]) -> keras.Model:
 
 
 def block_store(
-    blocks: Sequence[Block], precision: Quantization, examples: Examples | None = None
+    blocks: Sequence[Block],
+    precision: Quantization,
+    examples: Examples | None = None,
+    kinds: Mapping[str, OutputKind] | None = None,
 ) -> dict[str, bytes]:
     """Convert blocks into a store: its manifest, and a `.tflite` for each, by the names of the files.
 
@@ -113,13 +117,15 @@ def block_store(
         blocks: The variants of each position, those that make the original network first.
         precision: Of the store; quantization-aware training is not possible.
         examples: Training data by input of the network, from which integers take the scales of activations.
+        kinds: Of the network's outputs, by their names; None where all are logits.
 
     Raises:
         ValueError: A block has an operator that cannot leave the file that it was converted in.
     """
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
-    return {BLOCKS: (_manifest(blocks, files).model_dump_json(indent=2) + "\n").encode(), **files}
+    manifest = _manifest(blocks, files, kinds or {})
+    return {BLOCKS: (manifest.model_dump_json(indent=2) + "\n").encode(), **files}
 
 
 def _converted(
@@ -154,7 +160,9 @@ def _run(model: keras.Model, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]
         yield name, np.asarray(output)
 
 
-def _manifest(blocks: Sequence[Block], files: Mapping[str, bytes]) -> BlockStore:
+def _manifest(
+    blocks: Sequence[Block], files: Mapping[str, bytes], kinds: Mapping[str, OutputKind]
+) -> BlockStore:
     runners = {block.name: Runner(files[block.file]) for block in blocks}
     first, last = blocks[0], max(block.end for block in blocks)
     tensors: dict[int, tuple[TensorInfo, ...]] = {}
@@ -174,6 +182,7 @@ def _manifest(blocks: Sequence[Block], files: Mapping[str, bytes]) -> BlockStore
             )
             for block in blocks
         ),
+        kinds=dict(kinds),
     )
 
 

@@ -75,7 +75,7 @@ def _record(
         adapts=made.adapts,
         targets={name: target_of(name) for name in made.objectives},
         teachers={name: teacher_of(name) for name in made.objectives},
-        kinds={name: _kind(objective) for name, objective in made.objectives.items()},
+        kinds={name: kind_of(objective) for name, objective in made.objectives.items()},
         weights=tuple(
             TrainedWeight(name=name, tensor=tensor_of(at), shape=tuple(variable.shape), places=places[name])
             for at, (name, variable) in enumerate(trained.items())
@@ -83,7 +83,8 @@ def _record(
     )
 
 
-def _kind(objective: Objective) -> OutputKind:
+def kind_of(objective: Objective) -> OutputKind:
+    """Return the kind of an output's values."""
     match objective:
         case Categorical(activation=Activation.SOFTMAX):
             return OutputKind.SOFTMAX

@@ -9,6 +9,7 @@ from executors.params import AdaptiveNetParams
 from executors.structure import analyse
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore
+from mistify.package.training import OutputKind
 from mistify_client.assembly.stitching import stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
 from mistify_server.worker.packaging.tflite.runner import Runner
@@ -31,7 +32,8 @@ def supernet(images):
 
 @pytest.fixture(scope="module")
 def files(supernet):
-    return block_store(supernet_blocks(supernet), Quantization.NONE)
+    kinds = {"digit": OutputKind.SOFTMAX}
+    return block_store(supernet_blocks(supernet), Quantization.NONE, kinds=kinds)
 
 
 def test_any_subnet_can_be_put_together_from_its_files(supernet, files, images):
@@ -55,3 +57,4 @@ def test_it_says_what_replaces_what(supernet, files):
         1
     ] * supernet.space.blocks
     assert files.keys() == {BLOCKS, *places}
+    assert store.kinds == {"digit": OutputKind.SOFTMAX}

@@ -1,0 +1,64 @@
+"""A supernet from a config to the device: ported, adapted there, and run."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import mistify_client
+from executors.adaptivenet.executor import AdaptiveNetExecutor
+from mistify.package.blocks import BLOCKS, BlockStore
+from mistify.package.manifest import Manifest
+from mistify_client.cli.main import app
+from tests.executors.adaptivenet.conftest import deep_resnet
+from tests.executors.structure.networks import randomised
+
+SETTINGS = {
+    "source_steps": 0, "distil_steps": 10, "path_steps": 10, "tune_steps": 0, "largest": 0.1, "merge": [2],
+    "shrink": [0.5], "blocks": True,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The package of one goal, ported by an embedded server."""
+    directory = tmp_path_factory.mktemp("elastic")
+    randomised(deep_resnet()).save(directory / "network.keras")
+    rng = np.random.default_rng(0)
+    for name in ("train", "test"):
+        labels = rng.integers(0, 10, 200)
+        np.savez(directory / f"{name}.npz", image=rng.uniform(size=(200, 8, 8, 1)), digit=labels)
+    config = {
+        "id": "phones",
+        "model": "network.keras",
+        "dataset": {"train": "train.npz", "test": "test.npz"},
+        "algorithm": {"name": AdaptiveNetExecutor.name, "config": SETTINGS},
+        "adaptation_goal": {"FLOP": "0.8x"},
+        "quantization": "none",
+    }
+    (directory / "config.json").write_text(json.dumps(config))
+    arguments = ["port", str(directory / "config.json"), "--out", str(directory / "out")]
+    done = CliRunner().invoke(app, [*arguments, "--store", str(directory / "store")])
+    assert done.exit_code == 0, done.output
+    return directory / "out" / "goals" / "phones"
+
+
+def test_a_package_lists_its_blocks(package):
+    store = BlockStore.load(package)
+    listed = Manifest.load(package).files
+    assert {BLOCKS, *(variant.file for variant in store.variants)} < listed.keys()
+    assert store.kinds["digit"] == "softmax"
+
+
+def test_a_device_runs_what_it_has_chosen(package, tmp_path):
+    data = tmp_path / "mine.npz"
+    images = np.random.default_rng(3).uniform(size=(60, 8, 8, 1)).astype(np.float32)
+    np.savez(data, image=images)
+    shipped = mistify_client.load(package)(images)
+    arguments = ["adapt", "--package", str(package), "--data", str(data), "--latency", "0.9x", "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    model = mistify_client.load(package)
+    assert np.abs(model(images) - shipped).max() > 1e-6
+    assert model.options[model.running].blocks is not None
