@@ -167,7 +167,8 @@ class AdaptiveNetParams(IterativePruningParams):
     """The settings of AdaptiveNet.
 
     Attributes:
-        largest: The share of the parameters that a block has at the most, unless it cannot be divided.
+        largest: The share of the parameters, and of the multiply-adds, that a block has at the most where it
+            can be divided.
         merge: How many blocks in a row one takes the place of.
         shrink: Shares of the channels inside a block that are left of it.
         variants: What else blocks are replaced with: numbers by the names of plug-ins (`mistify.variants`).

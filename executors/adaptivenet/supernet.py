@@ -4,7 +4,8 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
+from math import prod
 from typing import Any, Final, Self, TypeVar
 
 import keras
@@ -14,14 +15,17 @@ import tensorflow as tf
 from executors.adaptivenet.space import Place, Space, Subnet
 from executors.adaptivenet.variants import kinds
 from executors.data import Array, Dataset
+from executors.inspection.limits import GIB
 from executors.params import AdaptiveNetParams
 from executors.structure import Structure, analyse, beside, built, in_a_row, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
-from executors.training.evaluation import EVALUATION_BATCH, Tensors, call
+from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examples_of_shapes
+from mistify.costs.network import FLOAT_BYTES
 
-#: Training examples by which variants start near to what they replace.
+#: Training examples by which variants start near to what they replace, and the bytes of their features.
 _EXAMPLES: Final = 250
+_FEATURE_BYTES: Final = GIB
 
 #: Before the number of a position, the name of an input of the variants.
 _POSITION: Final = "position-"
@@ -43,7 +47,8 @@ class Supernet:
 
         Args:
             source: The network.
-            largest: The share of the parameters up to which neighbours are joined to a block (`segments`).
+            largest: The share of parameters and multiply-adds up to which neighbours are joined to a block
+                (`segments`).
             space: Its subnets.
             model: The variants.
         """
@@ -52,6 +57,7 @@ class Supernet:
         self._name = source.graph.name
         self._graphs = [segment.graph for segment in segments(source, largest)]
         self._blocks = [built(replace(graph, name="block")) for graph in self._graphs]
+        self._at_once = examples_of_shapes(source.graph.shapes, EVALUATION_BATCH)
         given = {tensor.name: tensor for tensor in model.inputs}
         self._variants = [
             keras.Model(given[_position(place.start)], output)
@@ -77,7 +83,7 @@ class Supernet:
         """
         parts = [segment.graph for segment in segments(source, params.largest)]
         structures = [analyse(built(replace(graph, name="block")), source.rules) for graph in parts]
-        features = _features([part.graph for part in structures], train)
+        features = _features(structures, train.sample(_examples_kept(parts, _EXAMPLES)))
         places = [Place(f"block-{number:02d}", number, 1) for number in range(len(parts))]
         graphs = []
         for kind in kinds(params):
@@ -103,6 +109,10 @@ class Supernet:
     def variables(self) -> list[list[keras.Variable]]:
         """The weights of each variant, in order."""
         return [variant.variables for variant in self._variants]
+
+    def examples_kept(self, most: int) -> int:
+        """Return of how many examples, up to a number, all features can be kept at once."""
+        return _examples_kept(self._graphs, most)
 
     def features(self, inputs: Tensors) -> list[tf.Tensor]:
         """Return what the network computes at each position from 1 on, but for the outputs."""
@@ -146,9 +156,9 @@ class Supernet:
         """Return the outputs of a subnet for many inputs: name of the output -> [examples, ...]."""
         path, batches = tf.constant(self.space.path(subnet)), []
         count = len(next(iter(inputs.values())))
-        for at in range(0, count, EVALUATION_BATCH):
+        for at in range(0, count, self._at_once):
             given = {
-                tensor.name: tf.constant(inputs[tensor.name][at : at + EVALUATION_BATCH].astype(tensor.dtype))
+                tensor.name: tf.constant(inputs[tensor.name][at : at + self._at_once].astype(tensor.dtype))
                 for tensor in self.inputs
             }
             batches.append(self._run(given, path))
@@ -194,10 +204,10 @@ class Supernet:
         numbers = self.space.ending[position]
         if len(numbers) == 1 and not self._covers(position):
             return self._blocks[numbers[0]](features[position - 1], training=False)
-        shape = self._blocks[position - 1].output.shape[1:]
-        examples = tf.shape(features[1])[0]
-        branches = [lambda number=number: self._called(number, features) for number in numbers]
-        return tf.switch_case(choice, [*branches, lambda: tf.zeros([examples, *shape], features[1].dtype)])
+        output = self._blocks[position - 1].output
+        nothing = partial(tf.zeros, [tf.shape(features[1])[0], *output.shape[1:]], output.dtype)
+        called = [partial(self._called, number, features) for number in numbers]
+        return tf.switch_case(choice, [*called, nothing])
 
     def _called(self, number: int, features: Mapping[int, tf.Tensor]) -> tf.Tensor:
         blocks = self.space.blocks
@@ -219,12 +229,19 @@ def _variant(graph: Graph, place: Place) -> Graph:
     return replace(graph.renamed(f"{place.name}-"), inputs={given: _position(place.start)})
 
 
-def _features(graphs: Sequence[Graph], train: Dataset) -> list[Dataset]:
-    """Return examples of what each block reads, in order."""
-    tensors: list[Any] = list(train.sample(_EXAMPLES).inputs.values())
+def _examples_kept(blocks: Sequence[Graph], most: int) -> int:
+    """Return of how many examples, up to a number, all features between blocks can be kept at once."""
+    sizes = [prod(size or 1 for size in block.shapes[block.outputs[0]]) for block in blocks]
+    at_once = examples_of_shapes(blocks[0].shapes, most)
+    return max(1, min(at_once, _FEATURE_BYTES // (FLOAT_BYTES * sum(sizes))))
+
+
+def _features(blocks: Sequence[Structure], some: Dataset) -> list[Dataset]:
+    """Return what each block reads of some examples, in order."""
+    tensors: list[Any] = list(some.inputs.values())
     features = []
-    for graph in graphs:
-        block = built(graph)
+    for structure in blocks:
+        block = built(structure.graph)
         inputs = dict(zip(input_names(block), map(np.asarray, tensors), strict=True))
         features.append(Dataset(inputs, {}))
         tensors = [next(iter(call(block, inputs, training=False).values()))]

@@ -117,7 +117,8 @@ class SupernetTraining:
 
     def _features(self) -> Dataset:
         """Return examples of what the variants read."""
-        inputs = self._assignment.setup.train.sample(_CALIBRATED).inputs
+        count = self._supernet.examples_kept(_CALIBRATED)
+        inputs = self._assignment.setup.train.sample(count).inputs
         features = [np.asarray(tensor) for tensor in self._supernet.features(inputs)]
         return Dataset(self._supernet.given(features), {})
 

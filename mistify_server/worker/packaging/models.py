@@ -106,8 +106,9 @@ def _convert(
 def _blocks(
     supernet: Supernet, task: PackageTask, setup: TrainingSetup, objectives: Mapping[str, Objective]
 ) -> dict[str, bytes]:
-    """Return the block store of a supernet."""
+    """Return the block store of a supernet; no block is trained for its precision."""
     precision, examples = task.settings.quantization.precision, representative(setup.train)
+    precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     return block_store(supernet_blocks(supernet), precision, examples, kinds)
 

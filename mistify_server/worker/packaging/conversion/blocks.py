@@ -71,7 +71,7 @@ def blocks_of(model: keras.Model, largest: float) -> list[Block]:
 
     Args:
         model: The network.
-        largest: The share of the parameters up to which neighbours are joined (`segments`).
+        largest: The share of parameters and multiply-adds up to which neighbours are joined (`segments`).
     """
     parts = segments(analyse(fold_batch_norm(model)), largest)
     return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]
