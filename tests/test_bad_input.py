@@ -171,7 +171,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
     "unknown algorithm": (
         config(algorithm={"name": "morfnet"}),
         ExpectedProblem(
-            "[0].algorithm.name", '"morfnet"', "one of auto, chamnet, morphnet", 'did you mean "morphnet"?'
+            "[0].algorithm.name",
+            '"morfnet"',
+            "one of adaptivenet, auto, chamnet, morphnet",
+            'did you mean "morphnet"?',
         ),
     ),
     "wrong setting": (

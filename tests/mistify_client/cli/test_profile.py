@@ -98,7 +98,8 @@ def test_this_machine_is_profiled_without_naming_a_server(tmp_path, measured, mo
     stores = []
 
     @contextmanager
-    def embedded_server(store, data_roots, *, resume):
+    def embedded_server(store, data_roots, *, resume, porting):
+        assert not porting
         stores.append(store)
         with running(store) as address:
             yield address
