@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import write_json
+from mistify.files import locked, write_json
 from mistify.package.blocks import BlockStore
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Array, Tensors
@@ -160,7 +160,8 @@ def write_choice(state: Path, chosen: ChosenBlocks) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    write_json(state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
+    with locked(state):  # all apps of a package write when the monitor decides
+        write_json(state / CHOSEN, chosen.model_dump(mode="json"), durable=True)
 
 
 def return_memory() -> None:

@@ -65,6 +65,7 @@ class Classes:
         given = _distribution(self._kind, self._kind.predictions(output))
         logarithms, right = np.log(np.maximum(given, _LEAST)), self._right[rows]
         if self._probable:
+            right = right.reshape(given.shape)  # labels may lack the last axis of an output of one value
             same = given.argmax(-1) == right.argmax(-1)
             return np.array([same.sum(), -(right * logarithms).sum()])
         right = right.reshape(given.shape[:-1]).astype(np.int64)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import CHOSEN, PagedNetwork
+from mistify_client.assembly.paging import CHOSEN, PagedNetwork, write_choice
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
 from tests import block_stores
 from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
@@ -159,6 +160,20 @@ def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
         paged_network(store, store.parent / "state", ORIGINAL)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store.parent / "state" / CHOSEN)
+
+
+def test_several_may_write_the_choice_at_once(tmp_path):
+    """Of different lengths, so that a mixture is no choice."""
+    choices = [ChosenBlocks(files=tuple(f"block-{n}.tflite" for n in range(count))) for count in (1, 2, 4, 9)]
+
+    def write(chosen):
+        for _ in range(50):
+            write_choice(tmp_path, chosen)
+
+    with ThreadPoolExecutor(len(choices)) as writers:
+        for written in [writers.submit(write, chosen) for chosen in choices]:
+            written.result()
+    assert ChosenBlocks.model_validate_json((tmp_path / CHOSEN).read_bytes()) in choices
 
 
 def test_a_choice_that_is_none_any_more_counts_for_nothing(store):

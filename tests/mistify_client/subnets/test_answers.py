@@ -55,11 +55,12 @@ def test_a_class_at_each_position():
     assert actual.loss == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
 @pytest.mark.parametrize("shape", [(40,), (40, 1)])
 @pytest.mark.parametrize("kind", ["logit", "sigmoid"])
-def test_yes_and_no(kind, shape):
+def test_yes_and_no(kind, shape, dtype):
     values = LOGITS[:, :1]
-    right = RNG.integers(2, size=40)
+    right = RNG.integers(2, size=40).astype(dtype)
     actual = score(OutputKind(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
     assert actual.accuracy == pytest.approx(accuracy_score(right, values[:, 0] > 0))
     assert actual.loss == pytest.approx(log_loss(right, sigmoid(values[:, 0]), labels=[0, 1]), rel=1e-5)
