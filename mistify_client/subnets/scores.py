@@ -1,6 +1,7 @@
 """What subnets are worth on the data of a device: accuracy, or agreement with the original network."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from mistify_client.subnets.answers import answers_of
 from mistify_client.subnets.candidates import Score
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.space import Subnet
+
+#: The loss of a subnet that computes no numbers: more than any other's, and still one that sums order by.
+_NO_FIGURES: Final = 1e9
 
 
 class SubnetScorer:
@@ -62,7 +66,8 @@ class SubnetScorer:
 
     def _score(self, sums: Mapping[str, Array]) -> Score:
         scores = [answers.score(sums[name]) for name, answers in self._answers.items()]
-        return Score(*map(float, np.mean(scores, axis=0)))
+        accuracy, loss = map(float, np.mean(scores, axis=0))
+        return Score(accuracy, loss) if np.isfinite(loss) else Score(0.0, _NO_FIGURES)
 
     def _predictions(self, subnet: Subnet) -> dict[str, Array]:
         """Return what a subnet answers to all examples: probabilities, or figures."""
