@@ -144,10 +144,11 @@ def _converted(
 
 
 def _rows(blocks: Sequence[Block], examples: Examples) -> SignatureRows:
-    """Yield each example for each block: what the first blocks that end at its position make of it."""
+    """Yield each example for each block: what the network's own blocks before its position make of it."""
     for row in one_by_one(typed(examples, blocks[0].model)):
         features: dict[int, dict[str, Any]] = {0: row}
-        for block in sorted(blocks, key=lambda block: block.start):
+        # Of the blocks that end at a position, that of the network is the first.
+        for block in sorted(blocks, key=lambda block: block.end):
             yield block.name, features[block.start]
             if block.end not in features:
                 features[block.end] = dict(_run(block.model, features[block.start]))

@@ -58,3 +58,15 @@ def test_it_says_what_replaces_what(supernet, files):
     ] * supernet.space.blocks
     assert files.keys() == {BLOCKS, *places}
     assert store.kinds == {"digit": OutputKind.SOFTMAX}
+
+
+def test_variants_do_not_change_the_integers_of_the_network_itself(supernet, images):
+    """Untrained, what is merged computes something else."""
+    blocks, inputs = supernet_blocks(supernet), {"image": images}
+    own = blocks[: supernet.space.blocks]
+    names = [block.file for block in own]
+    outputs = []
+    for stored in (blocks, own):
+        files = block_store(stored, Quantization.INT8, inputs)
+        outputs.append(Runner(stitched({name: files[name] for name in names}))(inputs)["digit"])
+    np.testing.assert_array_equal(*outputs)
