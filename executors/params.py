@@ -155,8 +155,16 @@ class NestedParams(Params):
     tune_steps: int = Field(default=0, ge=0)
 
 
+def _different(amounts: tuple[float, ...]) -> tuple[float, ...]:
+    if len({f"{amount:g}" for amount in amounts}) < len(amounts):
+        raise InvalidValue(amounts, "each number once", "leave out those that are there already")
+    return amounts
+
+
 def _maker(name: str) -> str:
     known = plug_ins(VARIANTS)
+    if name in ("merge", "shrink"):
+        raise InvalidValue(name, "the name of a plug-in", f'write "{name}" beside "variants"')
     if name not in known:
         expected = f"the name of a plug-in: {', '.join(known)}"
         raise InvalidValue(name, expected, f"install the plug-in with the entry point {VARIANTS}: {name}")
@@ -180,11 +188,14 @@ class AdaptiveNetParams(IterativePruningParams):
     """
 
     largest: float = Field(default=0.1, gt=0, le=1)
-    merge: tuple[Annotated[int, Field(ge=2)], ...] = (2, 3)
-    shrink: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.5, 0.25)
-    variants: dict[Annotated[str, AfterValidator(_maker)], tuple[float, ...]] = Field(
-        default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}]
+    merge: Annotated[tuple[Annotated[int, Field(ge=2)], ...], AfterValidator(_different)] = (2, 3)
+    shrink: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], AfterValidator(_different)] = (
+        0.5,
+        0.25,
     )
+    variants: dict[
+        Annotated[str, AfterValidator(_maker)], Annotated[tuple[float, ...], AfterValidator(_different)]
+    ] = Field(default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}])
     distil_steps: int = Field(default=1200, ge=0)
     path_steps: int = Field(default=2400, ge=0)
     blocks: bool = False

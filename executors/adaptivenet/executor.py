@@ -9,8 +9,10 @@ from executors.base import Assignment
 from executors.params import AdaptiveNetParams, Params
 from executors.preparing import PreparationProgress
 from executors.pruning.state import PruningState
+from executors.structure import analyse
 from executors.timing import activity
 from executors.uniform import UniformExecutor
+from mistify.costs.axes import costs_of
 from mistify.costs.budget import exceeded
 
 
@@ -55,12 +57,23 @@ class AdaptiveNetExecutor(UniformExecutor):
         """Go on to the best subnet within the limits; where there is none, cut the cheapest one."""
         assignment = self._state.assignment
         steps = 0
-        if not self._on_subnet:
+        if not self._on_subnet and not self._keeps_network(assignment):
             self._on_subnet = True
             steps = self._go_on_to_subnet(assignment)
             if not exceeded(self.measure(), assignment.budget):
                 return steps
         return steps + super().iterate()
+
+    @staticmethod
+    def _keeps_network(assignment: Assignment) -> bool:
+        """Check whether an edge has to go on with its own network.
+
+        Its frozen layers are shared with others; or it is larger than the source, of which there are subnets.
+        """
+        if analyse(assignment.model).graph.frozen - assignment.source.graph.frozen:
+            return True
+        source = costs_of(assignment.source.network(), assignment.profiles, only=assignment.budget)
+        return not exceeded(source, assignment.budget)
 
     def _go_on_to_subnet(self, assignment: Assignment) -> int:
         progress = PreparationProgress()

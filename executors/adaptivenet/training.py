@@ -129,6 +129,8 @@ def _frozen_norms(model: keras.Model) -> Iterator[None]:
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     for norm in norms:
         norm.trainable = False
-    yield
-    for norm in norms:
-        norm.trainable = True  # as they all were: what is frozen in the network has no variants
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.trainable = True  # as they all were: what is frozen in the network has no variants

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 
+import keras
 import numpy as np
 import pytest
 
 from executors.adaptivenet.executor import AdaptiveNetExecutor
 from executors.adaptivenet.supernet import Supernet
+from executors.params import AdaptiveNetParams, parse_params
 from executors.preparing import PreparationProgress
-from executors.structure import analyse
+from executors.structure import analyse, copied, freeze
 from executors.training.evaluation import Evaluation
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, meets
+from mistify.errors import MistifyError
 from tests.executors.adaptivenet.conftest import PARAMS
 
 
@@ -85,3 +88,24 @@ def test_a_network_that_cannot_be_divided_is_cut(trained, training_setup, assign
     network, steps = adapted(assignment, params)
     assert steps == 12
     assert costs_of(analyse(network).network(), ())[FLOPS] <= limit[FLOPS]
+
+
+def test_layers_that_networks_share_stay_as_they_are(assigned, prepared, deep):
+    """Those that are frozen in the edge's network, as in the base of branches."""
+    own = copied(deep)
+    first = next(layer for layer in own.layers if isinstance(layer, keras.layers.Conv2D))
+    kernel = first.kernel.numpy() + 1
+    first.set_weights([kernel])
+    freeze(own, {first.name})
+    params = PARAMS.model_copy(update={"adapt_steps": 12, "cuts": 1})
+    network, _ = adapted(replace(assigned(0.8, prepared[0]), model=own), params)
+    np.testing.assert_array_equal(network.get_layer(first.name).kernel, kernel)
+
+
+@pytest.mark.parametrize("place", ["merge", "shrink"])
+def test_an_amount_is_given_once(place):
+    amount = {"merge": 2, "shrink": 0.5}[place]
+    with pytest.raises(MistifyError, match=f"{place}.*each number once"):
+        parse_params(AdaptiveNetParams, {place: [amount, amount]})
+    with pytest.raises(MistifyError, match=f'write "{place}" beside "variants"'):
+        parse_params(AdaptiveNetParams, {"variants": {place: [amount]}})
