@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -92,7 +93,7 @@ def read_arrays(
         MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network.
     """
     arrays = _read(path)
-    given, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
+    values, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
     targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
     if not targets and not labels_needed:
         missing_targets = []
@@ -101,12 +102,12 @@ def read_arrays(
         for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
     ]
     if not problems:
-        bind(inputs, (), given)
+        bind(inputs, (), values)
         labelled = {name: kinds[name] for name in targets}
-        problems = list(_problems(Examples(given, targets), outputs, labelled, path))
+        problems = list(_problems(Examples(values, targets), outputs, labelled, path))
     if problems:
         raise invalid_data(*problems)
-    return Examples(given, targets)
+    return Examples(values, targets)
 
 
 def _read(path: Path) -> dict[str, Array]:
@@ -148,17 +149,34 @@ def _problems(
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
     for name, kind in kinds.items():
-        array, classes = examples.targets[name], shapes[name][-1]
-        if kind not in _KINDS_OF_CLASSES:
-            continue
-        if array.dtype.kind not in "iub":
-            fix = "convert them, for example with .astype(numpy.int64)"
-            yield Problem(f"{path}: {name}", f"classes as {array.dtype}", "integers", fix)
-        elif array.size:
-            lowest, highest = int(array.min()), int(array.max())
-            if lowest < -1 or highest >= classes:
-                value = f"classes from {lowest} to {highest}"
-                yield Problem(f"{path}: {name}", value, f"0 to {classes - 1}, or -1", "correct them")
+        yield from _label_problems(f"{path}: {name}", examples.targets[name], kind, shapes[name])
+
+
+def _label_problems(place: str, array: Array, kind: OutputKind, shape: Sequence[int]) -> Iterator[Problem]:
+    """Yield what is wrong with labels.
+
+    Args:
+        place: Of the array.
+        array: The labels, [examples, ...].
+        kind: Of the output's values.
+        shape: Of the output, batch dimension first; -1 where it is free.
+    """
+    of_classes = kind in _KINDS_OF_CLASSES
+    wanted = shape[1:-1] if of_classes else shape[1:]
+    if array.dtype.kind not in ("iub" if of_classes else "iubf"):
+        expected = "integers" if of_classes else "numbers"
+        value = f"classes as {array.dtype}" if of_classes else f"labels as {array.dtype}"
+        fix = "convert them, for example with .astype(numpy.int64)"
+        yield Problem(place, value, expected, fix)
+    elif array.ndim and -1 not in wanted and array.size != len(array) * prod(wanted):
+        fix = "give the number of each class: .argmax(-1)" if of_classes else "give one for each value"
+        yield Problem(place, f"the shape {[*array.shape]}", f"{[len(array), *wanted]}", fix)
+    elif array.size and kind is not OutputKind.FIGURES:
+        lowest, highest = array.min(), array.max()
+        most = shape[-1] - 1 if of_classes else 1
+        if lowest < -1 or highest > most:
+            value = f"classes from {lowest} to {highest}"
+            yield Problem(place, value, f"0 to {most}, or -1", "correct them")
 
 
 def invalid_data(*problems: Problem) -> MistifyError:

@@ -19,7 +19,8 @@ from mistify.costs.budget import exceeded
 class AdaptiveNetExecutor(UniformExecutor):
     """A subnet of a supernet that is trained once, before the first edge; no edge takes a step by itself.
 
-    Where even the cheapest subnet is beyond the limits, that one is cut in width.
+    Where even the cheapest subnet is beyond the limits, that one is cut in width. Networks above the source,
+    and those that share layers with others, are cut as they are.
     """
 
     name = "adaptivenet"
@@ -29,7 +30,7 @@ class AdaptiveNetExecutor(UniformExecutor):
     def __init__(self, params: Params) -> None:
         super().__init__(params)
         self._loaded: tuple[bytes, Subnets] | None = None
-        self._on_subnet = False
+        self._has_subnet = False
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
@@ -51,29 +52,18 @@ class AdaptiveNetExecutor(UniformExecutor):
     def init(self, assignment: Assignment) -> None:
         """Take a new network, or go on with the one that was delivered last."""
         super().init(assignment)
-        self._on_subnet = False
+        self._has_subnet = _keeps_network(assignment)
 
     def iterate(self) -> int:
         """Go on to the best subnet within the limits; where there is none, cut the cheapest one."""
         assignment = self._state.assignment
         steps = 0
-        if not self._on_subnet and not self._keeps_network(assignment):
-            self._on_subnet = True
+        if not self._has_subnet:
+            self._has_subnet = True
             steps = self._go_on_to_subnet(assignment)
             if not exceeded(self.measure(), assignment.budget):
                 return steps
         return steps + super().iterate()
-
-    @staticmethod
-    def _keeps_network(assignment: Assignment) -> bool:
-        """Check whether an edge has to go on with its own network.
-
-        Its frozen layers are shared with others; or it is larger than the source, of which there are subnets.
-        """
-        if analyse(assignment.model).graph.frozen - assignment.source.graph.frozen:
-            return True
-        source = costs_of(assignment.source.network(), assignment.profiles, only=assignment.budget)
-        return not exceeded(source, assignment.budget)
 
     def _go_on_to_subnet(self, assignment: Assignment) -> int:
         progress = PreparationProgress()
@@ -92,3 +82,14 @@ class AdaptiveNetExecutor(UniformExecutor):
                 Subnets(*Supernet.loaded(content, assignment.source, self._params.largest)),
             )
         return self._loaded[1]
+
+
+def _keeps_network(assignment: Assignment) -> bool:
+    """Check whether an edge has to go on with its own network, and not with a subnet of the source.
+
+    Its frozen layers are shared with others; or it is larger than the source.
+    """
+    if analyse(assignment.model).graph.frozen - assignment.source.graph.frozen:
+        return True
+    source = costs_of(assignment.source.network(), assignment.profiles, only=assignment.budget)
+    return not exceeded(source, assignment.budget)

@@ -15,9 +15,9 @@ from executors.training.setup import TrainingSetup
 
 
 class FeatureLesson(Lesson):
-    """What each variant computes from the network's features is to be what it replaces computes.
+    """The features of the network: each variant learns to compute what the blocks do that it replaces.
 
-    Each variant is given the features of the network itself, so that none waits for another one to be good
+    It reads the features of the network itself, so that no variant has to wait until another one is good
     (DONNA: Moons et al., 2021).
 
     Args:
@@ -37,8 +37,8 @@ class FeatureLesson(Lesson):
         """Return the sum over all variants of the mean square distance, over the features' variance."""
         features = [tf.stop_gradient(tensor) for tensor in self._supernet.features(parts["inputs"])]
         with quick_batch_norms(self._supernet.model):
-            pairs = self._supernet.taught(features)
-        return tf.add_n([_distance(output, wanted) for output, wanted in pairs])
+            pairs = self._supernet.outputs_and_targets(features)
+        return tf.add_n([_distance(output, target) for output, target in pairs])
 
 
 class PathLesson(OutputLesson):
@@ -80,7 +80,7 @@ class PathLesson(OutputLesson):
         return self._supernet.outputs(inputs, drawn["path"])
 
 
-def _distance(output: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_mean(tf.square(output - wanted)) / (
-        tf.math.reduce_variance(wanted) + keras.config.epsilon()
-    )
+def _distance(output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    """Return the mean square distance of two tensors, over the variance of the target."""
+    variance = tf.math.reduce_variance(target) + keras.config.epsilon()
+    return tf.reduce_mean(tf.square(output - target)) / variance

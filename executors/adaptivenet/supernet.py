@@ -58,9 +58,9 @@ class Supernet:
         self._graphs = [segment.graph for segment in segments(source, largest)]
         self._blocks = [built(replace(graph, name="block")) for graph in self._graphs]
         self._at_once = examples_of_shapes(source.graph.shapes, EVALUATION_BATCH)
-        given = {tensor.name: tensor for tensor in model.inputs}
+        inputs = {tensor.name: tensor for tensor in model.inputs}
         self._variants = [
-            keras.Model(given[_position(place.start)], output)
+            keras.Model(inputs[_position(place.start)], output)
             for place, output in zip(space.places[space.blocks :], model.outputs, strict=True)
         ]
         signature = {
@@ -89,7 +89,7 @@ class Supernet:
         for kind in kinds(params):
             for start in range(1, len(parts) - kind.span):
                 replaced = structures[start : start + kind.span]
-                if any(part.staying & part.graph.variables.keys() for part in replaced):
+                if any(part.staying for part in replaced):
                     continue
                 made = kind.maker.make(replaced, kind.amount, features[start])
                 if made is not None:
@@ -122,20 +122,20 @@ class Supernet:
             features.append(block(features[-1], training=False))
         return features
 
-    def given(self, features: Sequence[T]) -> dict[str, T]:
-        """Return the inputs of `model` by name, from what the network computes at each position from 1 on."""
+    def inputs_from(self, features: Sequence[T]) -> dict[str, T]:
+        """Return the inputs of `model` by name, out of the network's features at each position from 1 on."""
         return {
             tensor.name: features[int(tensor.name.removeprefix(_POSITION)) - 1]
             for tensor in self.model.inputs
         }
 
-    def taught(self, features: Sequence[tf.Tensor]) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return of each variant the output, as in training, and what it replaces computes.
+    def outputs_and_targets(self, features: Sequence[tf.Tensor]) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Return for each variant its output, as in training, and the feature that it is to compute.
 
         Args:
-            features: Of the network at each position from 1 on.
+            features: Of the network at each position from 1 on, [examples, ...].
         """
-        outputs = call(self.model, self.given(features), training=True).values()
+        outputs = call(self.model, self.inputs_from(features), training=True).values()
         ends = [features[place.end - 1] for place in self.space.places[self.space.blocks :]]
         return list(zip(outputs, ends, strict=True))
 
@@ -149,19 +149,20 @@ class Supernet:
         features = {1: next(iter(call(self._blocks[0], inputs, training=False).values()))}
         for position in range(2, self.space.blocks):
             features[position] = self._at(position, features, path[position - 1])
-        last, given = self._blocks[-1], features[self.space.blocks - 1]
-        return dict(zip(output_names(last), keras.tree.flatten(last(given, training=False)), strict=True))
+        last = self._blocks[-1]
+        outputs = keras.tree.flatten(last(features[self.space.blocks - 1], training=False))
+        return dict(zip(output_names(last), outputs, strict=True))
 
     def predictions(self, inputs: Mapping[str, Array], subnet: Subnet) -> dict[str, Array]:
         """Return the outputs of a subnet for many inputs: name of the output -> [examples, ...]."""
         path, batches = tf.constant(self.space.path(subnet)), []
         count = len(next(iter(inputs.values())))
         for at in range(0, count, self._at_once):
-            given = {
+            batch = {
                 tensor.name: tf.constant(inputs[tensor.name][at : at + self._at_once].astype(tensor.dtype))
                 for tensor in self.inputs
             }
-            batches.append(self._run(given, path))
+            batches.append(self._run(batch, path))
         return {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in batches[0]}
 
     def graph(self, subnet: Subnet) -> Graph:
@@ -190,7 +191,7 @@ class Supernet:
 
     @classmethod
     def loaded(cls, content: bytes, source: Structure, largest: float) -> tuple[Self, list[float]]:
-        """Return the supernet that `saved` was given, and what its variants lose."""
+        """Return the supernet that was saved, and what its variants lose."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             model = keras.models.model_from_json(str(arrays["model"]))
@@ -225,8 +226,8 @@ def _position(number: int) -> str:
 
 def _variant(graph: Graph, place: Place) -> Graph:
     """Return the graph of a variant with names of its own, and layers of its own that can be trained."""
-    (given,) = graph.inputs
-    return replace(graph.renamed(f"{place.name}-"), inputs={given: _position(place.start)})
+    (tensor,) = graph.inputs
+    return replace(graph.renamed(f"{place.name}-"), inputs={tensor: _position(place.start)})
 
 
 def _examples_kept(blocks: Sequence[Graph], most: int) -> int:

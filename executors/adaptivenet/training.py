@@ -120,7 +120,7 @@ class SupernetTraining:
         count = self._supernet.examples_kept(_CALIBRATED)
         inputs = self._assignment.setup.train.sample(count).inputs
         features = [np.asarray(tensor) for tensor in self._supernet.features(inputs)]
-        return Dataset(self._supernet.given(features), {})
+        return Dataset(self._supernet.inputs_from(features), {})
 
 
 @contextmanager

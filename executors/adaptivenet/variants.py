@@ -75,15 +75,11 @@ class Merged(VariantMaker):
         return int(amount)
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
-        """Return a block of the same shapes; None where several change them, or it would be no cheaper."""
-        changing = [block for block in blocks if _shapes(block)[0] != _shapes(block)[1]]
+        """Return the block that changes the shape, or the first one; None where several change it."""
+        changing = [block for block in blocks if _input_shape(block) != _output_shape(block)]
         if len(changing) > 1:
             return None
-        chosen = changing[0] if changing else blocks[0]
-        given, made = _shapes(blocks[0])[0], _shapes(blocks[-1])[1]
-        if _shapes(chosen) != (given, made) or not any(chosen.graph.variables.values()):
-            return None
-        return chosen.graph
+        return (changing or blocks)[0].graph
 
 
 @dataclass(frozen=True)
@@ -109,18 +105,18 @@ def kinds(params: AdaptiveNetParams) -> list[Kind]:
     Raises:
         MistifyError: INVALID_CONFIG, a plug-in cannot be used, or makes nothing of an amount.
     """
-    points, found = plug_ins(VARIANTS), []
+    points, wanted = plug_ins(VARIANTS), []
     for name, amounts in {"merge": params.merge, "shrink": params.shrink, **params.variants}.items():
         for amount in amounts:
             try:
                 maker = load_class(points[name], VariantMaker)()
-                found.append(Kind(f"{name}-{amount:g}", maker, amount, maker.span(amount)))
+                wanted.append(Kind(f"{name}-{amount:g}", maker, amount, maker.span(amount)))
             except (UnusablePlugInError, ValueError) as error:
                 problem = Problem(
                     f"algorithm.config.variants.{name}", f"{amount:g}", str(error), "correct it"
                 )
                 raise MistifyError(ErrorCode.INVALID_CONFIG, "a variant cannot be made", [problem]) from error
-    return found
+    return wanted
 
 
 def _largest(worth: np.ndarray, count: int) -> np.ndarray:
@@ -129,7 +125,11 @@ def _largest(worth: np.ndarray, count: int) -> np.ndarray:
     return kept
 
 
-def _shapes(block: Structure) -> tuple[Shape, Shape]:
-    graph = block.graph
-    (given,), (made,) = graph.inputs, graph.outputs
-    return graph.shapes[given], graph.shapes[made]
+def _input_shape(block: Structure) -> Shape:
+    (tensor,) = block.graph.inputs
+    return block.graph.shapes[tensor]
+
+
+def _output_shape(block: Structure) -> Shape:
+    (tensor,) = block.graph.outputs
+    return block.graph.shapes[tensor]

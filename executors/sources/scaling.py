@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from executors.structure.graph import Graph, Node, TensorRef
+from executors.structure.joining import built
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import signature_of
 from mistify.config.preparation import InputScaling
@@ -33,10 +34,7 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
             else "nothing",
             "give one for each channel" if inputs else "remove it: the model takes no figures",
         )
-    graph = _with_scalings(graph, inputs, factor, offset)
-    return graph.build(
-        lambda name, layer: type(layer).from_config({**layer.get_config(), "name": name}), graph.weights
-    )
+    return built(_with_scalings(graph, inputs, factor, offset))
 
 
 def _values(scaling: InputScaling) -> tuple[Any, Any]:

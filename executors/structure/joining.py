@@ -18,8 +18,8 @@ def in_a_row(graphs: Sequence[Graph], name: str) -> Graph:
     first, *others = graphs
     whole = replace(first, name=name)
     for graph in others:
-        (given,), (made,) = graph.inputs, whole.outputs
-        whole = _with(whole, graph, {given: made})
+        (read,), (written,) = graph.inputs, whole.outputs
+        whole = _with(whole, graph, {read: written})
         whole = replace(whole, outputs=whole.outputs[1:])
     return whole
 

@@ -89,6 +89,10 @@ class BlockStore(Record):
             return self.inputs
         return self.outputs if position == self.last else (self.positions[position - 1],)
 
+    def kind_of(self, output: str) -> OutputKind:
+        """Return the kind of an output's values."""
+        return self.kinds.get(output, OutputKind.LOGITS)
+
     def network_of(self, files: Sequence[str]) -> tuple[BlockVariant, ...]:
         """Return variants that make a network.
 

@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 
 from mistify.config.metric import Metric
-from mistify.errors import Problem, invalid_config
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest
-from mistify.package.training import OutputKind
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
 from mistify_client.assembly.chaining import ChosenBlocks
@@ -83,15 +82,14 @@ def adapt(
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
-            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already;
-            CORRUPT_PACKAGE, a block cannot be used.
+            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, or was
+            tuned; CORRUPT_PACKAGE, a block cannot be used.
         OSError: Something cannot be written.
     """
     directory, state = current(package), state_directory(package)
+    _check_untuned(directory)
     store = BlockStore.load(directory)
-    space = SubnetSpace(store)
-    kinds = {info.name: store.kinds.get(info.name, OutputKind.LOGITS) for info in store.outputs}
-    examples = _some(read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False))
+    space, examples = SubnetSpace(store), _examples(data, store)
     tables = state / TABLES
     tables.mkdir(parents=True, exist_ok=True)
     with held_alone(tables, "the package is being adapted already"):
@@ -103,8 +101,8 @@ def adapt(
         tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
         evaluation = GroupEvaluation(directory, store, table, examples.inputs)
         scorer = SubnetScorer(evaluation, store, space.original, examples.targets)
-        found = search(space, table, scorer, budget_ms, strategy)
-        original, fitting = found[0], [one for one in found if one.latency_ms <= budget_ms]
+        candidates = search(space, table, scorer, budget_ms, strategy)
+        original, fitting = candidates[0], [one for one in candidates if one.latency_ms <= budget_ms]
         chosen = best_entries(fitting)[-1]
         pool = SubnetPool(
             store=store_digest(directory),
@@ -114,19 +112,35 @@ def adapt(
             examples=len(examples),
             execution=table.execution,
             threads=table.threads,
-            entries=best_entries(found),
+            entries=best_entries(candidates),
         )
         pool.save(state)
         write_choice(state, ChosenBlocks(files=chosen.files, execution=table.execution))
         announce(package)
-    return Adaptation(chosen, original.entry, pool, len(found), evaluation.runs, evaluation.saved)
+    return Adaptation(chosen, original.entry, pool, len(candidates), evaluation.runs, evaluation.saved)
 
 
-def _some(examples: Examples) -> Examples:
-    """Return all examples, or some of many, always the same ones."""
+def _examples(data: Path, store: BlockStore) -> Examples:
+    """Return the examples in a file; of many, some that are always the same."""
+    kinds = {info.name: store.kind_of(info.name) for info in store.outputs}
+    examples = read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False)
     if len(examples) <= MOST_EXAMPLES:
         return examples
     return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))
+
+
+def _check_untuned(directory: Path) -> None:
+    """Check that the network of a package is still that of its blocks.
+
+    Raises:
+        MistifyError: CONFLICT, it was tuned.
+    """
+    if (directory / MANIFEST).exists() and Manifest.load(directory).tuned_from:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"{directory} was tuned on this device, and its blocks were not; adapt the package as it was "
+            "shipped, which mistify_client.runtime.versions.roll_back makes current again",
+        )
 
 
 def _threads(directory: Path) -> int:

@@ -62,15 +62,16 @@ class Classes:
 
     def sums(self, output: Array, rows: slice) -> Floats:
         """Return how many answers of a batch are right, and the sum of their cross-entropies."""
-        given = _distribution(self._kind, self._kind.predictions(output))
-        logarithms, right = np.log(np.maximum(given, _LEAST)), self._right[rows]
+        probabilities = _distribution(self._kind, self._kind.predictions(output))
+        logarithms, right = np.log(np.maximum(probabilities, _LEAST)), self._right[rows]
         if self._probable:
-            right = right.reshape(given.shape)  # labels may lack the last axis of an output of one value
-            same = given.argmax(-1) == right.argmax(-1)
+            # Labels may lack the last axis of an output of one value.
+            right = right.reshape(probabilities.shape)
+            same = probabilities.argmax(-1) == right.argmax(-1)
             return np.array([same.sum(), -(right * logarithms).sum()])
-        right = right.reshape(given.shape[:-1]).astype(np.int64)
+        right = right.reshape(probabilities.shape[:-1]).astype(np.int64)
         known = right >= 0
-        same = (given.argmax(-1) == right)[known]
+        same = (probabilities.argmax(-1) == right)[known]
         chosen = np.take_along_axis(logarithms, np.maximum(right, 0)[..., None], -1)[..., 0]
         return np.array([same.sum(), -chosen[known].sum()])
 

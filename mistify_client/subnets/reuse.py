@@ -96,8 +96,8 @@ class GroupEvaluation:
         blocks = ResidentBlocks(self._loaded, self._size, limit, order)
         for number in range(batches):
             rows = slice(number * self._batch, (number + 1) * self._batch)
-            given = {name: array[rows] for name, array in self._inputs.items()}
-            for subnet, outputs in _run(tree, bind(self._store.inputs, (), given), blocks):
+            values = {name: array[rows] for name, array in self._inputs.items()}
+            for subnet, outputs in _run(tree, bind(self._store.inputs, (), values), blocks):
                 yield Outputs(subnet, rows, outputs)
             self.runs += len(order)
             self.saved += sum(map(len, subnets)) - len(order)

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from mistify.package.blocks import BlockStore
-from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
 from mistify_client.subnets.answers import answers_of
 from mistify_client.subnets.candidates import Score
@@ -44,7 +43,7 @@ class SubnetScorer:
         """
         self._evaluation = evaluation
         self._infos = {info.name: info for info in store.outputs}
-        self._kinds = {name: store.kinds.get(name, OutputKind.LOGITS) for name in self._infos}
+        self._kinds = {name: store.kind_of(name) for name in self._infos}
         right = targets or self._predictions(original)
         self._answers = {name: answers_of(self._kinds[name], own) for name, own in right.items()}
 

@@ -10,6 +10,7 @@ import pytest
 
 from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Manifest
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.paging import CHOSEN, PagedNetwork
@@ -51,6 +52,16 @@ def unlabelled(tmp_path, device_data):
 
 def adapted(package, data, latency="0.9x", **settings):
     return adapt(package, data, parse_time(latency), seconds=1e-6, **settings)
+
+
+def test_a_tuned_package_is_refused_before_anything_is_measured(tmp_path, data):
+    """Its blocks are those of before, so that nothing would run what is chosen."""
+    package = make_block_package(tmp_path / "tuned")
+    Manifest.load(package).model_copy(update={"tuned_from": "0" * 64}).save(package)
+    with pytest.raises(MistifyError, match=r"was tuned on this device.*roll_back") as caught:
+        adapted(package, data)
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert not state_directory(package).exists()
 
 
 def content_of(directory):

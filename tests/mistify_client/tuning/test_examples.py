@@ -42,6 +42,10 @@ def test_arrays_are_found_by_name_or_as_x_and_y(read, names):
         ({"x": IMAGES, "y": CLASSES - 1}, "classes from -2"),
         ({"x": IMAGES * np.float32("nan"), "y": CLASSES}, "NaN"),
         ({"x": IMAGES, "y": np.int64(1)}, "scores: got a single value; expected an array"),
+        (
+            {"x": IMAGES, "y": np.eye(3, dtype=np.int64)[CLASSES]},
+            r"the shape \[6, 3\]; expected \[6\]; .*argmax",
+        ),
         ({"x": IMAGES, "y": CLASSES.astype(np.float32)}, "scores: got classes as float32; expected integers"),
         ({"x": IMAGES, "y": CLASSES.astype(str)}, "scores: got classes as <U"),
     ],
