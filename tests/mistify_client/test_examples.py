@@ -1,0 +1,62 @@
+"""Labels of a device's data that do not fit the outputs of a network."""
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import TensorInfo
+from mistify.package.training import OutputKind
+from mistify_client.examples import read_arrays
+
+INPUTS = (TensorInfo(name="image", dtype="float32", shape=(-1, 2)),)
+ANSWERS = np.arange(4) % 2
+
+
+def read(tmp_path, kind, shape, labels):
+    np.savez(tmp_path / "data.npz", image=np.zeros((4, 2), np.float32), answer=labels)
+    outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, *shape)),)
+    return read_arrays(tmp_path / "data.npz", INPUTS, outputs, {"answer": OutputKind(kind)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "labels", "reported"),
+    [
+        (
+            "softmax",
+            (3,),
+            np.eye(3, dtype=int)[[0, 1, 2, 0]],
+            r"the shape \[4, 3\]; expected \[4\]; .*argmax",
+        ),
+        ("logits", (5, 5, 3), np.zeros((4, 5), int), r"the shape \[4, 5\]; expected \[4, 5, 5\]"),
+        ("sigmoid", (1,), ANSWERS + 1, "classes from 1 to 2; expected 0 to 1, or -1"),
+        ("logit", (1,), ANSWERS.astype(str), "labels as <U21; expected numbers"),
+        ("sigmoid", (1,), np.zeros((4, 2)), r"the shape \[4, 2\]; expected \[4, 1\]"),
+        (
+            "figures",
+            (1,),
+            np.zeros((4, 3)),
+            r"the shape \[4, 3\]; expected \[4, 1\]; give one for each value",
+        ),
+        ("figures", (2,), np.zeros((4, 2)).astype(str), "expected numbers"),
+    ],
+)
+def test_labels_that_do_not_fit_are_reported(tmp_path, kind, shape, labels, reported):
+    with pytest.raises(MistifyError, match=reported) as caught:
+        read(tmp_path, kind, shape, labels)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert caught.value.problems[0].place == f"{tmp_path / 'data.npz'}: answer"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "labels"),
+    [
+        ("softmax", (3,), ANSWERS[:, None]),
+        ("logits", (5, -1, 3), np.zeros((4, 5, 7), int)),
+        ("sigmoid", (1,), ANSWERS.astype(np.float32)),
+        ("sigmoid", (1,), ANSWERS - 1),
+        ("figures", (1,), 100.0 * ANSWERS),
+        ("figures", (2, 2), np.zeros((4, 4))),
+    ],
+)
+def test_labels_that_fit_are_read(tmp_path, kind, shape, labels):
+    np.testing.assert_array_equal(read(tmp_path, kind, shape, labels).targets["answer"], labels)
