@@ -1,23 +1,25 @@
 """Accuracy, size and speed of packages at each precision, against float32 packages of the same checkpoints.
 
-`python -m benchmarks.precision --data DIR [--quick] [--json FILE]`
+`python -m benchmarks.precision --data DIR [--seeds N] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10, tuned on the data, as it is and adapted to half of its multiply-adds.
 Each of the two checkpoints is packaged at every precision by the server's own task; accuracy is what LiteRT
 makes of the test data, latency the median of its quietest burst of single inferences on one thread. int8-qat
 trains while it is packaged. It is compared with the float32 package of the same checkpoint after as many more
-training steps; what these steps make of float32 alone is a figure of its own.
+training steps; what these steps make of float32 alone is a figure of its own. All of it is done with each
+seed, and figures are means over the seeds: a seed's losses are of the size of what they scatter by.
 
 Losses are also given on the validation data: whatever the server supposes of a precision comes from these.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`--quick` trains with few steps: it shows that all works, its networks are far less accurate.
+`--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
 """
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
@@ -38,6 +40,8 @@ QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
 #: Steps for which int8-qat, and the float32 network that it is compared with, are trained in addition.
 MORE_STEPS: Final = 600
 QUICK_MORE_STEPS: Final = 20
+
+_SEEDS: Final = 3
 
 #: Points of accuracy that are lost against float32 with as many training steps.
 TARGETS: Final[dict[str, Target]] = {
@@ -79,28 +83,38 @@ class Lost(NamedTuple):
 
 def main(argv: Sequence[str] = ()) -> int:
     """Run the benchmark and return the exit code."""
-    return run("precision", TARGETS, measure, argv, add_data_option)
+    return run("precision", TARGETS, measure, argv, add_options)
 
 
 def measure(options: Namespace) -> Figures:
-    """Package both checkpoints at all precisions, print the table and return the figures."""
+    """Package both checkpoints at all precisions with each seed, print the tables and return the figures."""
     data = data_with(FILES, options)
     more = QUICK_MORE_STEPS if options.quick else MORE_STEPS
     settings = {**(QUICK_SETTINGS if options.quick else SETTINGS), "tune_steps": more}
     steps = QUICK_STEPS if options.quick else STEPS
-    with TemporaryDirectory() as directory:
-        rows = list(_rows(resnet8(data, Path(directory), settings), steps, more))
-    Console().print(_table(rows))
-    for row in rows:
-        if row.package.note:
-            Console().print(f"{row.share:g}x {row.package.note}", markup=False, soft_wrap=True)
-    return {} if options.quick else figures_of(rows)
+    runs = []
+    for seed in range(1 if options.quick else options.seeds):
+        with TemporaryDirectory() as directory:
+            rows = list(_rows(resnet8(data, Path(directory), {**settings, "seed": seed}), steps, more))
+        Console().print(_table(rows, seed))
+        for row in rows:
+            if row.package.note:
+                Console().print(f"{row.share:g}x {row.package.note}", markup=False, soft_wrap=True)
+        runs.append(figures_of(rows))
+    return {} if options.quick else {name: mean(run[name] for run in runs) for name in runs[0]}
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    add_data_option(parser)
+    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many seeds (default: %(default)s)")
 
 
 def figures_of(rows: Sequence[Row]) -> Figures:
     """Return the points of accuracy that each precision loses, on the test file and on validation data.
 
-    `trained_on_gained_points` are those that float32 gains on the test file by the additional steps.
+    `trained_on_gained_points` are those that float32 gains on the test file by the additional steps;
+    `halving_validation_lost_points` those that its half loses on validation data.
     """
     figures = {}
     for row in rows:
@@ -111,6 +125,8 @@ def figures_of(rows: Sequence[Row]) -> Figures:
         elif row.trained_on:
             before = _float32(row.share, rows, trained_on=False)
             figures[f"trained_on_gained_points_at_{row.share:g}x"] = -_lost(before, row).test
+    whole, half = (_float32(share, rows, trained_on=False) for share in SHARES)
+    figures["halving_validation_lost_points"] = _lost(whole, half).validation
     return figures
 
 
@@ -139,8 +155,9 @@ def _lost(before: Row, after: Row) -> Lost:
     return Lost(100 * (a.accuracy - b.accuracy), 100 * (a.validation_accuracy - b.validation_accuracy))
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    table = Table(title="ResNet-8 in LiteRT by its share of multiply-adds, 1 thread", title_justify="left")
+def _table(rows: Sequence[Row], seed: int) -> Table:
+    title = f"ResNet-8 in LiteRT by its share of multiply-adds, 1 thread, seed {seed}"
+    table = Table(title=title, title_justify="left")
     for column in (
         "share",
         "precision",

@@ -29,6 +29,7 @@ def test_every_target_has_its_figure() -> None:
     assert set(TARGETS) <= set(figures)
     assert figures["int8_lost_points_at_1x"] == pytest.approx(1.0)
     assert figures["trained_on_gained_points_at_0.5x"] == pytest.approx(1.0)
+    assert figures["halving_validation_lost_points"] == pytest.approx(100 * (0.8**2 - 0.75**2))
     assert not any(name.startswith("none") for name in figures)
 
 
