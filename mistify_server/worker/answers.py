@@ -1,23 +1,29 @@
 """The source's answers, which stand for labels where there are none: of generated or unlabelled inputs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import keras
 
-from executors.data import Dataset, split
-from executors.structure.signature import signature_of
+from executors.data import Array, Dataset, split
+from executors.structure.signature import Signature, signature_of
 from executors.training.answers import answered
 from executors.training.evaluation import Evaluation
-from executors.training.objectives import Objective, objectives_of
+from executors.training.metrics import check_metric
+from executors.training.objectives import Objective, check_balanced, objectives_for
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
+from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
+
+#: What a source answers: name of the input -> [examples, ...] to name of the output -> the same.
+Outputs = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 #: The share of unlabelled inputs that are set apart as test data, where there are no others.
 TEST_SHARE: Final = 0.1
@@ -48,10 +54,9 @@ class SourceAnswers:
         Raises:
             MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
         """
-        learning, test = parts_of(data, signature_of(source))
-        # Test data with labels say what the outputs learn; training data say it themselves.
-        by_test_data = data.trains_on_answers and data.labelled
-        objectives = objectives_of(source, self._cache.data(test)) if by_test_data else {}
+        signature = signature_of(source)
+        objectives = self._objectives(data, signature)
+        learning, test = parts_of(data, signature)
         made: dict[str, Dataset] = {}
         for number, (name, part) in enumerate({"train": learning.train, "test": test}.items()):
             count = generated_count(part.source)
@@ -64,11 +69,68 @@ class SourceAnswers:
                     objectives=objectives,
                     on_step=partial(self._report, f"generating {name} data"),
                 )
-        if not learning.train.labelled:
-            self._report("asking the source", 0, 1)
-            made["train"] = answers(source, self._cache.data(learning.train), learning.train, objectives)
-            if not test.labelled:
-                made["train"], made["test"] = split(made["train"], TEST_SHARE)
+        made |= self._answered(data, signature, Evaluation(source).outputs, objectives)
+        return self._with_files(data, made)
+
+    def added_by_outputs(self, data: DataSource, signature: Signature, outputs: Outputs) -> DataSource:
+        """Return the data with such files, of a source for which no inputs can be generated.
+
+        Args:
+            data: As in the config.
+            signature: Of the source.
+            outputs: Its own.
+
+        Raises:
+            MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
+        """
+        objectives = self._objectives(data, signature)
+        return self._with_files(data, self._answered(data, signature, outputs, objectives))
+
+    def check(self, data: DataSource, signature: Signature) -> None:
+        """Check that data with the source's answers have the classes that their settings need.
+
+        Args:
+            data: With files of answers, if any were added.
+            signature: Of the source.
+
+        Raises:
+            MistifyError: INVALID_DATASET, with all problems.
+        """
+        learning, test = parts_of(data, signature)
+        train, validation = self._cache.learning(learning)
+        parts = {} if data.has_validation_labels else {"validation": validation}
+        parts |= {} if data.labelled else {"test": self._cache.data(test)}
+        problems = ProblemCollector()
+        checking = partial(check_metric, data.metric, objectives_for(signature, train), parts)
+        problems.check("dataset.metric", checking)
+        if data.trains_on_answers:
+            balanced = partial(check_balanced, signature, train, data.settings.class_weights)
+            problems.check("dataset.class_weights", balanced)
+        if problems:
+            raise MistifyError(
+                ErrorCode.INVALID_DATASET, "the source's answers cannot be used as labels", problems.problems
+            )
+
+    def _objectives(self, data: DataSource, signature: Signature) -> Mapping[str, Objective]:
+        """Return what outputs learn by the test data, where only those have labels."""
+        if not data.trains_on_answers or not data.labelled:
+            return {}
+        return objectives_for(signature, self._cache.data(parts_of(data, signature)[1]))
+
+    def _answered(
+        self, data: DataSource, signature: Signature, outputs: Outputs, objectives: Mapping[str, Objective]
+    ) -> dict[str, Dataset]:
+        """Return unlabelled inputs with answers, by the parts that they stand for."""
+        learning, test = parts_of(data, signature)
+        if learning.train.labelled:
+            return {}
+        self._report("asking the source", 0, 1)
+        train = answers(outputs, self._cache.data(learning.train), learning.train, objectives)
+        if test.labelled:
+            return {"train": train}
+        return dict(zip(("train", "test"), split(train, TEST_SHARE), strict=True))
+
+    def _with_files(self, data: DataSource, made: Mapping[str, Dataset]) -> DataSource:
         files = {name: str(self._checkpoints.save_data(dataset)) for name, dataset in made.items()}
         return data.model_copy(update={"answered": files}) if files else data
 
@@ -76,13 +138,11 @@ class SourceAnswers:
         self._on_progress(ProgressUpdate(stage=stage, step=step, total_steps=steps))
 
 
-def answers(
-    source: keras.Model, data: Dataset, part: DataPart, objectives: Mapping[str, Objective]
-) -> Dataset:
+def answers(outputs: Outputs, data: Dataset, part: DataPart, objectives: Mapping[str, Objective]) -> Dataset:
     """Return unlabelled inputs with the source's answers as targets.
 
     Args:
-        source: Answers.
+        outputs: Those of the source.
         data: The inputs.
         part: What they were read from.
         objectives: What outputs learn, where labelled data tell.
@@ -90,5 +150,6 @@ def answers(
     Raises:
         MistifyError: INVALID_DATASET, it has no numbers for some of them.
     """
-    outputs = Evaluation(source).outputs(data.inputs)
-    return answered(data.inputs, outputs, part.signature, source=part.source, objectives=objectives)
+    return answered(
+        data.inputs, outputs(data.inputs), part.signature, source=part.source, objectives=objectives
+    )

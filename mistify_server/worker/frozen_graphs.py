@@ -13,7 +13,9 @@ from executors.data import Dataset, HeldOut
 from executors.inspection.directories import is_graph
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.timing import activity
-from executors.training.metrics import check_metric, check_output_metric, default_metric, output_metrics
+from executors.training.metrics import (
+    output_metrics,
+)
 from executors.training.objectives import objectives_for
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
@@ -29,8 +31,11 @@ from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult,
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, ReferenceTask, SourceTask, Task
 from mistify_server.worker.adaptation.calibration import at_each_precision, calibrated_by
+from mistify_server.worker.answers import Outputs, SourceAnswers
 from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.description.description import description_of
+from mistify_server.worker.inspection.loading import InspectedData
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
@@ -49,9 +54,12 @@ _UNUSED: Final = ("scale", "augment", "class_weights")
 class GraphRunner:
     """Does tasks with graphs, one at a time."""
 
-    def __init__(self, artifacts: Artifacts, cache: SourceCache, report: OnProgress) -> None:
+    def __init__(
+        self, artifacts: Artifacts, cache: SourceCache, checkpoints: Checkpoints, report: OnProgress
+    ) -> None:
         self._artifacts = artifacts
         self._cache = cache
+        self._answers = SourceAnswers(cache, checkpoints, report)
         self._report = report
         self._graph = lru_cache(maxsize=2)(self._load)
         self._network = lru_cache(maxsize=2)(self._convert)
@@ -94,8 +102,9 @@ class GraphRunner:
             if cost is not None:
                 profiles = at_each_precision(calibrated_by(profiles, cost, network))
                 costs = costs_of(cost, profiles)
-            if not task.data.trains_on_answers and task.data.labelled:
-                data = self._inspect_data(problems, task.data, graph)
+            if not _generated(task.data):
+                outputs = Runner(network).run_all
+                data = self._inspect_data(problems, task.data, graph, outputs)
         return Inspection(
             costs=dict(costs),
             # Another precision may be faster: latency is decided by measuring.
@@ -108,32 +117,29 @@ class GraphRunner:
         )
 
     def _inspect_data(
-        self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph
+        self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph, outputs: Outputs
     ) -> tuple[Metric, Mapping[str, Metric]] | None:
         """Return the metric by which networks are compared and those of the outputs; add problems."""
-        learning, test_part = parts_of(data, graph.signature)
-        learned = problems.load("dataset.train", lambda: self._cache.learning(learning))
-        test = problems.load("dataset.test", lambda: self._cache.data(test_part))
-        if learned is None or test is None:
+        inspected = InspectedData(self._cache, problems, data, graph.signature, outputs)
+        loaded = inspected.load()
+        if loaded is None:
             return None
-        train, validation = learned
+        train = loaded.train
         objectives = objectives_for(graph.signature, train)
-        metric = data.settings.metric or default_metric(objectives, train.targets)
-        given = {"validation": validation, "test": test}
-        problems.check("dataset.metric", lambda: check_metric(metric, objectives, given))
-        for name, own in data.settings.metrics.items():
-            problems.check(
-                f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
-            )
+        metric = inspected.checked_metric(loaded, objectives)
         describing = partial(description_of, data.settings, graph.signature, objectives, train)
         problems.load("dataset", describing)
-        return metric, output_metrics(objectives, train.targets, data.settings.metrics, labelled=True)
+        own_metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
+        return metric, own_metrics
 
     def _prepare(self, task: SourceTask) -> SourceResult:
         graph = self._cache.graph(task.model)
         artifact = self._artifacts.put(graph.content, _SUFFIX)
         costs = costs_of(network_cost(self._network(artifact)), tuple(task.hardware.values()))
-        accuracy = self._measured(artifact, task.data).accuracy
+        outputs = Runner(self._network(artifact)).run_all
+        data = self._answers.added_by_outputs(task.data, graph.signature, outputs)
+        self._answers.check(data, graph.signature)
+        accuracy = self._measured(artifact, data).accuracy
         return SourceResult(
             source_costs=dict(costs),
             source_accuracy=accuracy,
@@ -143,6 +149,7 @@ class GraphRunner:
             root=artifact,
             root_costs=dict(costs),
             steps=0,
+            data=None if data == task.data else data,
         )
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
@@ -201,8 +208,14 @@ def _unused_settings(data: DataSource) -> list[Problem]:
     """Return problems with settings of the data that a graph has no use for."""
     settings = {f"dataset.{name}": getattr(data.settings, name) for name in _UNUSED}
     unused = {place: str(value) for place, value in settings.items() if value is not None}
-    parts = {part: getattr(data, part) for part in ("train", "test")}
-    unused |= {f"dataset.{part}": name for part, name in parts.items() if name and generated_count(name)}
-    unused |= {"dataset.unlabelled": data.unlabelled} if data.unlabelled else {}
+    unused |= _generated(data)
+    if data.unlabelled and data.train:
+        unused["dataset.unlabelled"] = data.unlabelled
     expected = "nothing of the kind for a model without Keras structure, which is neither changed nor trained"
     return [Problem(place, value, expected, "leave it out, or give data") for place, value in unused.items()]
+
+
+def _generated(data: DataSource) -> dict[str, str]:
+    """Return the parts of the data that are to be generated."""
+    parts = {f"dataset.{part}": getattr(data, part) for part in ("train", "test")}
+    return {place: name for place, name in parts.items() if name and generated_count(name)}

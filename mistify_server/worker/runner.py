@@ -74,7 +74,7 @@ class TaskRunner:
         self._preparer = Preparer(Preparations(artifacts), self._checkpoints, self._setups, on_progress)
         self._edges = EdgeRunner(self._checkpoints, self._setups, on_progress)
         self._references = ReferenceMeter(cache, self._checkpoints, on_progress)
-        self._graphs = GraphRunner(artifacts, cache, on_progress)
+        self._graphs = GraphRunner(artifacts, cache, self._checkpoints, on_progress)
 
     def run(self, task: Task) -> Done:
         """Do a task; the result has the seconds of each activity.

@@ -21,7 +21,6 @@ from mistify_server.worker.adaptation.source import expanded, tuned_source
 from mistify_server.worker.answers import SourceAnswers
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
-from mistify_server.worker.inspection.inspection import check_answered
 from mistify_server.worker.params import params_of
 
 
@@ -75,9 +74,7 @@ class RootMaker:
     def _setup(
         self, task: SourceTask, source: keras.Model, data: DataSource, params: Params
     ) -> TrainingSetup:
-        learning, test = parts_of(data, signature_of(source))
-        train, validation = self._cache.learning(learning)
-        made = {} if data.has_validation_labels else {"validation": validation}
-        made |= {} if data.labelled else {"test": self._cache.data(test)}
-        check_answered(source, data, train, made)
+        signature = signature_of(source)
+        self._answers.check(data, signature)
+        train, validation = self._cache.learning(parts_of(data, signature)[0])
         return TrainingSetup(train, validation, None, params, task.data.settings)

@@ -149,6 +149,73 @@ def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> Non
     assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
 
 
+def test_labels_beside_inputs_without_teach_a_graph_nothing(bench: Bench) -> None:
+    data = DataSource(
+        train="builtin:digits-train", test="builtin:digits-test", unlabelled="builtin:digits-test"
+    )
+    (problem,) = bench.inspect(data=data).problems
+    assert (problem.place, problem.value) == ("dataset.unlabelled", "builtin:digits-test")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("photos") / "photos.npz"
+    np.savez(path, x=read_builtin("builtin:digits-train", None)["x"][:300])  # type: ignore[arg-type]
+    return str(path)
+
+
+def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_graph(
+    bench: Bench, photos: str
+) -> None:
+    unlabelled = DataSource(unlabelled=photos, labelled=False)
+    inspected = bench.inspect(data=unlabelled)
+    assert not inspected.problems
+    assert inspected.metric is Metric.AGREEMENT
+    settings = unlabelled.settings.model_copy(update={"metric": inspected.metric})
+    task = {**COMMON, "data": unlabelled.model_copy(update={"settings": settings})}
+    root = bench.do(SourceTask(model=bench.model, exceed={}, seed=0, **task))
+    assert root.source_accuracy == 1.0
+    with np.load(root.data.answered["test"]) as test:
+        inputs, answers = test["image"], test["digit"]
+    assert len(inputs) == 30
+    own = bench.module.serve(tf.constant(inputs))["digit"].numpy().argmax(axis=1)
+    np.testing.assert_array_equal(answers, own)
+    result = bench.do(
+        PackageTask(
+            checkpoint=root.root, teacher=root.teacher,
+            settings=PackageSettings(
+                goal_id="goal", job_id="job", quantization=QuantizationConfig(precision=Quantization.INT8)
+            ),
+            costs=root.root_costs, accuracy=1.0, seed=0, **{**task, "data": root.data},
+        )
+    )  # fmt: skip
+    manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
+    package = Runner(bench.artifacts.path(result.files["serve.tflite"]).read_bytes())
+    agreed = (package({"image": inputs})["digit"].argmax(axis=1) == own).mean()
+    assert (manifest.metric, manifest.accuracy) == (Metric.AGREEMENT, pytest.approx(agreed))
+    assert agreed > 0.9
+    assert "unlabelled inputs of your own" in manifest.note
+
+
+def test_labelled_test_data_tell_how_often_a_package_without_other_labels_is_right(
+    bench: Bench, photos: str
+) -> None:
+    data = DataSource(unlabelled=photos, test="builtin:digits-test")
+    inspected = bench.inspect(data=data)
+    assert (inspected.problems, inspected.metric) == ((), Metric.ACCURACY)
+    root = bench.do(SourceTask(model=bench.model, exceed={}, seed=0, **{**COMMON, "data": data}))
+    assert set(root.data.answered) == {"train"}
+    assert root.source_accuracy == 1.0
+
+
+def test_without_labels_nobody_knows_what_is_right(bench: Bench, photos: str) -> None:
+    settings = DataSettings(metric=Metric.ACCURACY)
+    data = DataSource(unlabelled=photos, labelled=False, settings=settings)
+    (problem,) = bench.inspect(data=data).problems
+    assert (problem.place, problem.value) == ("dataset.metric", '"accuracy"')
+    assert problem.expected.startswith("agreement")
+
+
 def test_data_that_do_not_fit_are_reported(bench: Bench, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.zeros((4, 8, 8, 2), np.float32), y=np.arange(4))
     data = DataSource(train=str(tmp_path / "data.npz"), test="builtin:digits-test")

@@ -12,10 +12,9 @@ from executors.training.metrics import output_scores, score
 from executors.training.objectives import Objective
 from mistify.config.metric import OutputScore
 from mistify_server.tasks.sources import DataSource
-from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.packaging.tflite.runner import BATCH, Runner
 
-#: Examples that are run at once, and the seconds after which no more are.
-_BATCH = 250
+#: Seconds after which no more examples are run.
 _MAX_SECONDS = 120.0
 
 
@@ -48,7 +47,7 @@ def measure_accuracy(
     order = np.random.default_rng(0).permutation(len(data))
     deadline = time.monotonic() + _MAX_SECONDS
     outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}
-    at_once = runner.examples_at_once(_BATCH)
+    at_once = runner.examples_at_once(BATCH)
     done = 0
     while done < len(order) and (not done or time.monotonic() < deadline):
         batch = order[done : done + at_once]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from executors.data.storage import Rows
 from mistify.litert import Interpreter, OpResolverType
 from mistify.package.manifest import TensorInfo
 
@@ -16,6 +17,9 @@ Arrays = Mapping[str, Array]
 
 #: The signature of a network that has only one.
 SIGNATURE = "serving_default"
+
+#: Examples that are run at once, where there are many.
+BATCH = 250
 
 #: The most elements of a tensor: it takes half a gibibyte then, and an inference several of these.
 _MOST_ELEMENTS = 2**27
@@ -49,6 +53,16 @@ class Runner:
         tensors = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
         outputs = self._signature(**tensors)
         return {name: info.dequantized(outputs[name]) for name, info in self.outputs.items()}
+
+    def run_all(self, inputs: Arrays) -> dict[str, Array]:
+        """Return the outputs for many inputs, some at a time; both [examples, ...] by name."""
+        rows = {name: Rows() for name in self.outputs}
+        at_once, count = self.examples_at_once(BATCH), len(next(iter(inputs.values())))
+        for at in range(0, count, at_once):
+            batch = {name: array[at : at + at_once] for name, array in inputs.items()}
+            for name, output in self(batch).items():
+                rows[name].append(output)
+        return {name: of.array() for name, of in rows.items()}
 
     def examples_at_once(self, most: int) -> int:
         """Return how many examples fit into a batch: fewer than `most` where its tensors are large."""

@@ -1,0 +1,143 @@
+"""Data as an inspection loads them: where the source is to answer, some examples that it has answered."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from executors.data import Dataset
+from executors.data.errors import invalid
+from executors.structure.signature import Signature
+from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
+from executors.training.objectives import Objective, objectives_for, with_unlabelled
+from mistify.config.dataset import generated_count
+from mistify.config.metric import Metric
+from mistify.errors import Problem
+from mistify.wording import counted
+from mistify_server.tasks.problems import ProblemCollector
+from mistify_server.tasks.sources import DataSource
+from mistify_server.worker.answers import Outputs, answers
+from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
+
+#: Unlabelled inputs that the source answers in an inspection.
+_ANSWERED: Final = 64
+
+#: Makes an input and the source's answer to it, for outputs that learn what labelled data tell.
+Generator = Callable[[Mapping[str, Objective]], Dataset]
+
+
+class Loaded(NamedTuple):
+    """Data as far as labels and the source's answers go; no test data where the source is to answer those."""
+
+    train: Dataset
+    validation: Dataset
+    test: Dataset | None
+
+
+class InspectedData:
+    """The data of a config, with problems of whatever cannot be used.
+
+    Args:
+        cache: Has the data.
+        problems: Takes the problems.
+        data: As in the config.
+        signature: Of the source.
+        outputs: Those of the source.
+        generator: For parts that are to be generated; none of a source for which nothing can be.
+    """
+
+    def __init__(
+        self,
+        cache: SourceCache,
+        problems: ProblemCollector,
+        data: DataSource,
+        signature: Signature,
+        outputs: Outputs,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        self._cache = cache
+        self._problems = problems
+        self._data = data
+        self._signature = signature
+        self._outputs = outputs
+        self._generator = generator
+
+    def load(self) -> Loaded | None:
+        """Return the data; None where some cannot be used."""
+        learning, test_part = parts_of(self._data, self._signature)
+        # Labels tell what the source's answers are; unlabelled inputs are no test data as yet.
+        test = None
+        if self._data.labelled:
+            test = self._problems.load("dataset.test", partial(self._part, test_part, {}))
+        objectives = {} if test is None else objectives_for(self._signature, test)
+        learned = self._learning(learning, objectives)
+        if learned is None or (self._data.labelled and test is None):
+            return None
+        return Loaded(*learned, test)
+
+    def checked_metric(self, loaded: Loaded, objectives: Mapping[str, Objective]) -> Metric:
+        """Return the metric by which networks are compared, and check it and those of the outputs."""
+        problems, settings = self._problems, self._data.settings
+        default = default_metric(objectives, loaded.train.targets)
+        metric = settings.metric or (default if self._data.labelled else default.without_labels)
+        if not self._data.labelled:
+            problems.check("dataset.metric", partial(check_labels, settings.metric))
+        # A few answers of the source say nothing of the classes that there will be.
+        labelled = {"validation": loaded.validation} if self._data.has_validation_labels else {}
+        labelled |= {} if loaded.test is None else {"test": loaded.test}
+        problems.check("dataset.metric", partial(check_metric, metric, objectives, labelled))
+        for name, own in settings.metrics.items():
+            checking = partial(check_output_metric, name, own, objectives, labelled)
+            problems.check(f"dataset.metrics.{name}", checking)
+        return metric
+
+    def _learning(
+        self, learning: LearningData, objectives: Mapping[str, Objective]
+    ) -> tuple[Dataset, Dataset] | None:
+        """Return training and validation data."""
+        problems = self._problems
+        place = "dataset.train" if learning.train.labelled else "dataset.unlabelled"
+        if not self._data.trains_on_answers and not isinstance(learning.validation, DataPart):
+            learned = problems.load(place, partial(self._cache.learning, learning))
+        else:
+            train = problems.load(place, partial(self._part, learning.train, objectives))
+            validation = train
+            if isinstance(learning.validation, DataPart):
+                own = partial(self._part, learning.validation, {})
+                validation = problems.load("dataset.validation", own)
+            learned = None if train is None or validation is None else (train, validation)
+        beside = learning.unlabelled
+        if beside is not None:
+            inputs = problems.load("dataset.unlabelled", partial(self._cache.data, beside))
+            if inputs is not None and learned is not None:
+                joining = partial(with_unlabelled, learned[0], inputs.inputs)
+                problems.load("dataset.unlabelled", joining)
+        elif learned is not None and not learning.train.labelled:
+            problems.load(place, partial(self._check_number, learning.train))
+        return learned
+
+    def _part(self, part: DataPart, objectives: Mapping[str, Objective]) -> Dataset:
+        """Return a part of the data; where the source is to answer, some examples that it has answered."""
+        if self._generator and generated_count(part.source):
+            return self._generator(objectives)
+        data = self._cache.data(part)
+        if part.labelled:
+            return data
+        some = data.subset(np.arange(min(len(data), _ANSWERED)))
+        return answers(self._outputs, some, part, objectives)
+
+    def _check_number(self, part: DataPart) -> None:
+        """Make sure that unlabelled inputs are as many as the parts that they stand for.
+
+        Raises:
+            MistifyError: INVALID_DATASET, they are not.
+        """
+        parts = ["to train on"]
+        parts += [] if isinstance(self._data.settings.validation, str) else ["to choose by"]
+        parts += [] if self._data.test else ["to test on"]
+        count = len(self._cache.data(part))
+        if count < len(parts):
+            expected = f"{len(parts)} at least, one {', one '.join(parts)}"
+            raise invalid(Problem(part.source, counted(count, "input"), expected, "add some"))
