@@ -48,7 +48,7 @@ class ChamNetExecutor(SearchExecutor):
 
     name = "chamnet"
     params_class = ChamNetParams
-    aptitude = Aptitude(gain_at_latency=-0.02, edge=350)
+    aptitude = Aptitude(edge=350)
     _params: ChamNetParams
 
     def __init__(self, params: Params) -> None:

@@ -81,7 +81,7 @@ class ScriptedWorker:
                 precision, compression = task.settings.quantization.precision, task.settings.compression
                 network = self.artifacts.path(task.checkpoint).read_bytes()
                 manifest = json.dumps({"goal": task.settings.goal_id, "job": task.settings.job_id}).encode()
-                accuracy = task.accuracy - (0.05 if precision.integer else 0.0)
+                accuracy = task.accuracy - (0.1 if precision.integer else 0.0)
                 return PackageResult(
                     files={
                         "serve.tflite": self.artifacts.put(network * 20_000, ".tflite"),

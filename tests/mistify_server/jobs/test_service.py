@@ -100,7 +100,7 @@ async def test_a_package_above_its_size_is_unmet(caller: Any, make_config: Confi
 async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """Both share a checkpoint of 80 %; as int8 it has 75 %."""
+    """Both share a checkpoint of 80 %; as int8 it has 70 %."""
     asked = make_config("float32", FLOP="0.5x", accuracy="0.78")
     job = await caller.submit([asked, {**asked, "id": "int8", "quantization": "int8"}])
     job = await caller.finished(job.id)
@@ -108,9 +108,9 @@ async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     assert len(site.tasks("adapt")) == 1
     float32, int8 = job.goals
     assert (float32.accuracy, float32.note) == (0.8, "")
-    assert (int8.accuracy, int8.note) == (pytest.approx(0.75), "as int8: not faster")
+    assert (int8.accuracy, int8.note) == (pytest.approx(0.7), "as int8: not faster")
     assert int8.reason == (
-        "accuracy 0.7500 below 0.7800 on the test data as int8; "
+        "accuracy 0.7000 below 0.7800 on the test data as int8; "
         "the checkpoint has 0.8000 in float32 on the validation data"
     )
     assert int8.quantization.precision is Quantization.INT8
