@@ -112,6 +112,19 @@ class AdaptationExecutor(ABC):
         return cls.prepare is not AdaptationExecutor.prepare
 
     @classmethod
+    def prepares_from(cls, params: Params, least: Budget) -> tuple[Mapping[str, object], Budget]:
+        """Return the settings and limits that `prepare` depends on: with equal ones its result is the same.
+
+        Args:
+            params: The settings.
+            least: The least limits of all edges.
+
+        Returns:
+            The settings by name, as in JSON, and the limits; all of both by default.
+        """
+        return params.model_dump(mode="json"), least
+
+    @classmethod
     def preparing_steps(cls, params: Params, distance: float) -> int:
         """Return what `prepare` takes, in training steps of the source that take as long; 0 for nothing.
 

@@ -20,10 +20,8 @@ SETTINGS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """The package of one goal, ported by an embedded server."""
-    directory = tmp_path_factory.mktemp("elastic")
+def ported(directory, **changes):
+    """Return the package of one goal, ported by an embedded server."""
     randomised(deep_resnet()).save(directory / "network.keras")
     rng = np.random.default_rng(0)
     for name in ("train", "test"):
@@ -33,7 +31,7 @@ def package(tmp_path_factory):
         "id": "phones",
         "model": "network.keras",
         "dataset": {"train": "train.npz", "test": "test.npz"},
-        "algorithm": {"name": AdaptiveNetExecutor.name, "config": SETTINGS},
+        "algorithm": {"name": AdaptiveNetExecutor.name, "config": {**SETTINGS, **changes}},
         "adaptation_goal": {"FLOP": "0.8x"},
         "quantization": "none",
     }
@@ -42,6 +40,19 @@ def package(tmp_path_factory):
     done = CliRunner().invoke(app, [*arguments, "--store", str(directory / "store")])
     assert done.exit_code == 0, done.output
     return directory / "out" / "goals" / "phones"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    return ported(tmp_path_factory.mktemp("elastic"))
+
+
+def test_a_package_that_has_no_blocks_says_so(tmp_path):
+    """The whole network is one block, so that nothing can be replaced."""
+    package = ported(tmp_path, largest=1.0, adapt_steps=2, cuts=1)
+    assert BLOCKS not in Manifest.load(package).files
+    (goal,) = json.loads((tmp_path / "out" / "report.json").read_text())["goals"]
+    assert "has no blocks: nothing can be replaced in this model" in goal["note"]
 
 
 def test_a_package_lists_its_blocks(package):

@@ -1,6 +1,8 @@
 """AdaptiveNet on the server: a supernet for all goals, of which each goal has a subnet (AdaptiveNet 3)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from executors.adaptivenet.selection import Subnets
 from executors.adaptivenet.supernet import Supernet
@@ -13,7 +15,12 @@ from executors.structure import analyse
 from executors.timing import activity
 from executors.uniform import UniformExecutor
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import exceeded
+from mistify.costs.budget import Budget, exceeded
+
+#: Settings that the supernet does not depend on.
+_OF_EDGES: Final = {
+    "adapt_steps", "blocks", "cuts", "max_steps", "schedule_interval", "source_steps", "tune_steps",
+}  # fmt: skip
 
 
 class AdaptiveNetExecutor(UniformExecutor):
@@ -31,6 +38,11 @@ class AdaptiveNetExecutor(UniformExecutor):
         super().__init__(params)
         self._loaded: tuple[bytes, Subnets] | None = None
         self._has_subnet = False
+
+    @classmethod
+    def prepares_from(cls, params: Params, least: Budget) -> tuple[Mapping[str, object], Budget]:
+        """Return the settings of the supernet and of training: whatever the limits, it is the same."""
+        return params.model_dump(mode="json", exclude=_OF_EDGES), {}
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:

@@ -1,17 +1,21 @@
 """What a supernet learns: features of the network first, then its outputs along paths (AdaptiveNet 3.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from executors.adaptivenet.space import Subnet
 from executors.adaptivenet.supernet import Supernet
 from executors.data import Array
 from executors.training.batch_norm import quick_batch_norms
 from executors.training.evaluation import Tensors
 from executors.training.lessons import Lesson, OutputLesson, Parts
 from executors.training.setup import TrainingSetup
+
+#: Draws a subnet.
+Draw = Callable[[np.random.Generator], Subnet]
 
 
 class FeatureLesson(Lesson):
@@ -47,24 +51,23 @@ class PathLesson(OutputLesson):
     Args:
         supernet: Whose variants learn. Their batch norms have to be frozen: they serve in many subnets, and
             are part of the operators before them once packaged.
+        draw: Draws the subnets, none of which is the network itself.
         source: The network that it is made of.
         setup: Data and settings.
         seed: Where the changes of the images start from.
     """
 
-    def __init__(self, supernet: Supernet, source: keras.Model, setup: TrainingSetup, seed: int) -> None:
+    def __init__(
+        self, supernet: Supernet, draw: Draw, source: keras.Model, setup: TrainingSetup, seed: int
+    ) -> None:
         super().__init__(source, setup, seed)
         self._supernet = supernet
+        self._draw = draw
 
     def draws(self, steps: int, rng: np.random.Generator) -> Mapping[str, Array]:
-        """Return the paths of random subnets, none of which is the network itself."""
-        space = self._supernet.space
-        subnets: list[Array] = []
-        while len(subnets) < steps:
-            subnet = space.random(rng)
-            if subnet != space.original:
-                subnets.append(space.path(subnet))
-        return {"path": np.stack(subnets)}
+        """Return the paths of subnets."""
+        path = self._supernet.space.path
+        return {"path": np.stack([path(self._draw(rng)) for _ in range(steps)])}
 
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor]:
         """Return for each weight whether the path goes through its variant."""

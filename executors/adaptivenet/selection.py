@@ -23,6 +23,10 @@ _SCORED: Final = 500
 #: Subnets within the limits that are scored.
 _CANDIDATES: Final = 8
 
+#: What is left of the limits on sums where no candidate is within those on the whole, and how often.
+_TIGHTER: Final = 0.97
+_ROUNDS: Final = 10
+
 
 class Scorer:
     """Tells what subnets lose: how far their outputs are from those of the network itself.
@@ -81,14 +85,17 @@ class Subnets:
         # What a network costs is not quite the sum of what its blocks do, such as the peak of its memory.
         whole = costs_of(assignment.source.network(), assignment.profiles, only=limits)
         sums = {axis: sum(costs[number][axis] for number in space.original) for axis in limits}
-        scaled = {axis: limit * sums[axis] / whole[axis] for axis, limit in limits.items()}
-        candidates = list(islice(space.within(costs, self._losses, scaled), _CANDIDATES))
+        parts = {axis: sums[axis] / whole[axis] if whole[axis] else 1.0 for axis in limits}
+        scaled = {axis: limit * parts[axis] for axis, limit in limits.items()}
         if self._scorer is None:
             self._scorer = Scorer(self._supernet, built(assignment.source.graph), assignment.setup)
-        for subnet in sorted(candidates, key=self._scorer.lost):
-            model = built(self._supernet.graph(subnet))
-            if self._holds(model, assignment):
-                return model
+        for tightened in range(_ROUNDS):
+            within = {axis: limit * _TIGHTER**tightened for axis, limit in scaled.items()}
+            candidates = islice(space.within(costs, self._losses, within), _CANDIDATES)
+            models = {subnet: built(self._supernet.graph(subnet)) for subnet in candidates}
+            held = [subnet for subnet, model in models.items() if self._holds(model, assignment)]
+            if held:
+                return models[min(held, key=self._scorer.lost)]
         shares = [max(cost[axis] / limit for axis, limit in scaled.items()) for cost in costs]
         return built(self._supernet.graph(space.cheapest(shares)))
 

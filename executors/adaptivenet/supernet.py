@@ -175,6 +175,12 @@ class Supernet:
             return self._graphs[number]
         return analyse(self._variants[number - self.space.blocks]).graph
 
+    def multiply_adds(self) -> list[float]:
+        """Return the multiply-adds of each variant."""
+        return [
+            analyse(built(self.graph_of(number))).network().flops for number in range(len(self.space.places))
+        ]
+
     def saved(self, losses: Sequence[float]) -> bytes:
         """Return the variants, and what each loses, as bytes."""
         about = {

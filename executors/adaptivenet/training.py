@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from executors.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.adaptivenet.sampling import PathSampler
 from executors.adaptivenet.selection import Scorer
 from executors.adaptivenet.supernet import Supernet
 from executors.base import Assignment
@@ -80,13 +81,18 @@ class SupernetTraining:
         self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE)
         if self._done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
-        source = built(self._assignment.source.graph)
-        with _frozen_norms(self._supernet.model):
-            lesson = PathLesson(self._supernet, source, setup, seed)
-            self._train(lesson, distil, self._params.path_steps, self._params.learning_rate or _PATH_RATE)
+        source, space = built(self._assignment.source.graph), self._supernet.space
         scorer = Scorer(self._supernet, source, setup)
+        with _frozen_norms(self._supernet.model):
+            sampler = PathSampler(space, self._supernet.multiply_adds(), self._losses(scorer))
+            lesson = PathLesson(self._supernet, sampler.draw, source, setup, seed)
+            self._train(lesson, distil, self._params.path_steps, self._params.learning_rate or _PATH_RATE)
+        return self._supernet.saved(self._losses(scorer))
+
+    def _losses(self, scorer: Scorer) -> list[float]:
+        """Return what each variant loses by itself."""
         space = self._supernet.space
-        return self._supernet.saved([scorer.lost(space.with_one(n)) for n in range(len(space.places))])
+        return [scorer.lost(space.with_one(number)) for number in range(len(space.places))]
 
     def _train(self, lesson: Lesson, first: int, steps: int, rate: float) -> None:
         """Train with a lesson, from where it was left off.

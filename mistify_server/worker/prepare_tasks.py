@@ -21,7 +21,6 @@ from executors.params import Params
 from executors.preparing import PreparationProgress
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
-from mistify.costs.profiles import Profile
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.messages import OnProgress
@@ -64,8 +63,8 @@ class Preparer:
 
     def prepare(self, task: PrepareTask) -> PrepareResult:
         """Prepare, or find what was prepared before."""
-        task = task.model_copy(update={"hardware": _limited(task)})
         params = params_of(task.algorithm, task.algorithm_config)
+        task = _essential(task, params)
         setup = self._setups.prepare(task.teacher, task.data, params)
         teacher = self._checkpoints.shared(task.teacher)
         key = key_of(task, teacher, setup)
@@ -140,10 +139,13 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     return digest.hexdigest()
 
 
-def _limited(task: PrepareTask) -> dict[str, Profile]:
-    """Return the hardware that the task's limits name."""
-    names = {axis.partition("@")[2] for axis in task.least}
-    return {name: profile for name, profile in task.hardware.items() if name in names}
+def _essential(task: PrepareTask, params: Params) -> PrepareTask:
+    """Return a task with the settings, limits and hardware alone that its result depends on."""
+    settings, least = executor_class(task.algorithm).prepares_from(params, task.least)
+    names = {axis.partition("@")[2] for axis in least}
+    hardware = {name: profile for name, profile in task.hardware.items() if name in names}
+    changes = {"algorithm_config": dict(settings), "least": dict(least), "hardware": hardware}
+    return task.model_copy(update=changes)
 
 
 def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:

@@ -1,11 +1,11 @@
 """Tasks of a worker, each done by the object for its kind; loaded models stay in memory for the next."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from executors.adaptivenet.supernet import Supernet
 from executors.custom_layers import import_layers
 from executors.data import Dataset
-from executors.params import AdaptiveNetParams, Params
+from executors.params import AdaptiveNetParams
 from executors.structure import analyse
 from executors.timing import activity, timesheet
 from executors.training.evaluation import evaluate
@@ -51,6 +51,13 @@ from mistify_server.worker.training_setups import TrainingSetups
 
 Done: TypeAlias = (
     Inspection | SourceResult | PrepareResult | AdaptResult | BranchResult | PackageResult | ReferenceResult
+)
+
+
+#: Why a package that was to have blocks has none.
+_NO_BLOCKS: Final = (
+    "has no blocks: nothing can be replaced in this model, which is too small for it, has layers that are to "
+    "stay, or passes several tensors on everywhere"
 )
 
 
@@ -118,7 +125,10 @@ class TaskRunner:
         branches = self._load_branches(task.branches) if task.branches else None
         test = self._setups.test(task.teacher, task.data)
         steps = params.tune_steps
-        supernet = self._supernet(task, params)
+        supernet, lacking = None, ""
+        if isinstance(params, AdaptiveNetParams) and params.blocks:
+            supernet = self._supernet(task, params)
+            lacking = "" if supernet else _NO_BLOCKS
         package = package_model(
             model, task, setup, test, training_steps=steps, branches=branches, supernet=supernet
         )
@@ -127,7 +137,7 @@ class TaskRunner:
         source = self._checkpoints.shared(task.teacher)
         layers = layer_table(analyse(source, params.layers), analyse(model), profile_of(task))
         return made.model_copy(
-            update={"note": "; ".join(filter(None, (made.note, reason))), "layers": layers}
+            update={"note": "; ".join(filter(None, (made.note, reason, lacking))), "layers": layers}
         )
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
@@ -138,9 +148,9 @@ class TaskRunner:
             update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
         )
 
-    def _supernet(self, task: PackageTask, params: Params) -> Supernet | None:
-        """Return the supernet whose blocks a package is to have, if any."""
-        if not (isinstance(params, AdaptiveNetParams) and params.blocks and task.prepared):
+    def _supernet(self, task: PackageTask, params: AdaptiveNetParams) -> Supernet | None:
+        """Return the supernet whose blocks a package is to have; None where nothing can be replaced."""
+        if not task.prepared:
             return None
         source = analyse(self._checkpoints.shared(task.teacher), params.layers)
         content = self._checkpoints.load_prepared(task.prepared)

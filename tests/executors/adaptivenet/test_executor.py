@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from executors.adaptivenet.executor import AdaptiveNetExecutor
+from executors.adaptivenet.selection import Subnets
 from executors.adaptivenet.supernet import Supernet
 from executors.params import AdaptiveNetParams, parse_params
 from executors.preparing import PreparationProgress
-from executors.structure import analyse, copied, freeze
+from executors.structure import analyse, built, copied, freeze
 from executors.training.evaluation import Evaluation
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import FLOPS, meets
+from mistify.costs.budget import FLOPS, MEMORY, exceeded, meets
 from mistify.errors import MistifyError
 from tests.executors.adaptivenet.conftest import PARAMS
 
@@ -40,6 +41,27 @@ def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_se
         assert Evaluation(network).score(deep_setup.validation, Metric.ACCURACY) > score - most_lost
         names = {layer.name for layer in network.layers}
         assert any("-shrink-0.5-" in name or "-merge-2-" in name for name in names)
+
+
+def test_limits_that_a_subnet_just_keeps_are_kept(assigned, prepared):
+    """Though the memory of a network is not the sum of what its blocks take."""
+    assignment = assigned(0.5, prepared[0])
+    supernet, losses = Supernet.loaded(prepared[0], assignment.source, PARAMS.largest)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        some = analyse(built(supernet.graph(supernet.space.random(rng)))).network()
+        limits = {axis: costs_of(some, ())[axis] for axis in (MEMORY, FLOPS)}
+        best = Subnets(supernet, losses).best(replace(assignment, budget=limits))
+        assert not exceeded(costs_of(analyse(best).network(), ()), limits)
+
+
+def test_a_supernet_serves_whatever_the_limits():
+    own = AdaptiveNetExecutor.prepares_from(PARAMS, {FLOPS: 1.0})
+    for other in ({"blocks": True}, {"tune_steps": 5}, {"adapt_steps": 5}):
+        changed = PARAMS.model_copy(update=other)
+        assert AdaptiveNetExecutor.prepares_from(changed, {MEMORY: 2.0}) == own
+    for other in ({"distil_steps": 5}, {"batch_size": 5}, {"largest": 0.5}):
+        assert AdaptiveNetExecutor.prepares_from(PARAMS.model_copy(update=other), {FLOPS: 1.0}) != own
 
 
 def test_below_the_cheapest_subnet_that_one_is_cut(assigned, prepared, deep_setup):
