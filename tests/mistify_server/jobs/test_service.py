@@ -108,7 +108,8 @@ async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     assert len(site.tasks("adapt")) == 1
     float32, int8 = job.goals
     assert (float32.accuracy, float32.note) == (0.8, "")
-    assert (int8.accuracy, int8.note) == (pytest.approx(0.7), "as int8: not faster")
+    assert int8.accuracy == pytest.approx(0.7)
+    assert int8.note.startswith("as int8: not faster; lost 14.6% of the tuned source's accuracy")
     assert int8.reason == (
         "accuracy 0.7000 below 0.7800 on the test data as int8; "
         "the checkpoint has 0.8000 in float32 on the validation data"
