@@ -10,7 +10,7 @@ from executors.data import Dataset
 from executors.params import VARIANTS, AdaptiveNetParams
 from executors.pruning.importance import importances
 from executors.pruning.refitting import Original, refit
-from executors.structure import Structure, analyse, narrow
+from executors.structure import Structure, analyse, built, in_a_row, narrow
 from executors.structure.graph import Graph, Shape
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
@@ -65,6 +65,21 @@ class Shrunk(VariantMaker):
         return graph
 
 
+class ShrunkPair(Shrunk):
+    """Two blocks with some of the channels between them, where one has none inside, as in plain networks."""
+
+    def span(self, amount: float) -> int:
+        """Return two blocks, of which a share is left."""
+        return 2
+
+    def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
+        """Return the blocks with the most important channels; None where each has some inside."""
+        if all(block.groups for block in blocks):
+            return None
+        pair = in_a_row([block.graph for block in blocks], "block")
+        return super().make([analyse(built(pair), blocks[0].rules)], amount, features)
+
+
 class Merged(VariantMaker):
     """One block in place of several: that of them which changes the shape, or the first one."""
 
@@ -116,7 +131,8 @@ def kinds(params: AdaptiveNetParams) -> list[Kind]:
                     f"algorithm.config.variants.{name}", f"{amount:g}", str(error), "correct it"
                 )
                 raise MistifyError(ErrorCode.INVALID_CONFIG, "a variant cannot be made", [problem]) from error
-    return wanted
+    pair = ShrunkPair()
+    return wanted + [Kind(f"shrink-2-{share:g}", pair, share, pair.span(share)) for share in params.shrink]
 
 
 def _largest(worth: np.ndarray, count: int) -> np.ndarray:

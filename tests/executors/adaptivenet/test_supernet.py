@@ -108,6 +108,30 @@ def test_layers_that_stay_are_in_no_block_that_is_replaced(deep, digits):
         assert kept in [node.name for node in supernet.graph(subnet).nodes]
 
 
+def test_between_blocks_without_channels_inside_some_are_left_out(digits):
+    """Two convolutions in a row, each a block: what is between them is narrowed, and fitted to both."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = inputs
+    for _ in range(4):
+        x = keras.layers.Conv2D(16, 3, padding="same", activation="relu")(x)
+    outputs = keras.layers.Dense(10, name="digit")(keras.layers.GlobalAveragePooling2D()(x))
+    source = analyse(keras.Model(inputs, outputs))
+    params = AdaptiveNetParams(largest=0.05, merge=(), shrink=(0.5,))
+    supernet = Supernet.expanded(source, params, digits[0])
+    space = supernet.space
+    assert [place.name for place in space.places[space.blocks :]] == [
+        "block-01-shrink-2-0.5",
+        "block-02-shrink-2-0.5",
+    ]
+    costs = supernet.multiply_adds()
+    assert costs[space.blocks] == pytest.approx((costs[1] + costs[2]) / 2, rel=0.01)
+    images = digits[1].inputs
+    wanted = Evaluation(built(source.graph)).outputs(images)["digit"]
+    narrowed = supernet.predictions(images, space.with_one(space.blocks))["digit"]
+    assert np.mean((narrowed - wanted) ** 2) < 0.1 * np.var(wanted)
+
+
 def test_blocks_of_several_shapes_are_not_merged(deep, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
     blocks = [analyse(built(graph)) for graph in map(supernet.graph_of, supernet.space.original)]
