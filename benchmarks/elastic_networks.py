@@ -27,18 +27,12 @@ def mobilenet13() -> keras.Model:
 
 def resnet20() -> keras.Model:
     """Return a ResNet-20 with random weights (He et al., 2015)."""
-    inputs, x = _stem(16)
-    for width in (16, 32, 64):
-        for number in range(3):
-            stride = 2 if width > 16 and number == 0 else 1
-            y = layers.Conv2D(width, 3, stride, padding="same", use_bias=False)(x)
-            y = layers.ReLU()(layers.BatchNormalization()(y))
-            y = layers.Conv2D(width, 3, padding="same", use_bias=False)(y)
-            y = layers.BatchNormalization()(y)
-            if stride > 1:
-                x = layers.BatchNormalization()(layers.Conv2D(width, 1, stride, use_bias=False)(x))
-            x = layers.ReLU()(layers.Add()([x, y]))
-    return _classifier(inputs, x, "resnet20")
+    return _resnet("resnet20", 16, 3)
+
+
+def resnet14() -> keras.Model:
+    """Return a ResNet of two blocks for each size of features, at half the width."""
+    return _resnet("resnet14", 8, 2)
 
 
 NETWORKS: Final[Mapping[str, Callable[[], keras.Model]]] = {"mobilenet13": mobilenet13, "resnet20": resnet20}
@@ -50,6 +44,21 @@ def _stem(width: int) -> tuple[Any, Any]:
     x = layers.Rescaling(1 / 127.5, offset=-1)(inputs)
     x = layers.Conv2D(width, 3, padding="same", use_bias=False)(x)
     return inputs, layers.ReLU()(layers.BatchNormalization()(x))
+
+
+def _resnet(name: str, narrowest: int, blocks: int) -> keras.Model:
+    inputs, x = _stem(narrowest)
+    for width in (narrowest, 2 * narrowest, 4 * narrowest):
+        for number in range(blocks):
+            stride = 2 if width > narrowest and number == 0 else 1
+            y = layers.Conv2D(width, 3, stride, padding="same", use_bias=False)(x)
+            y = layers.ReLU()(layers.BatchNormalization()(y))
+            y = layers.Conv2D(width, 3, padding="same", use_bias=False)(y)
+            y = layers.BatchNormalization()(y)
+            if stride > 1:
+                x = layers.BatchNormalization()(layers.Conv2D(width, 1, stride, use_bias=False)(x))
+            x = layers.ReLU()(layers.Add()([x, y]))
+    return _classifier(inputs, x, name)
 
 
 def _classifier(inputs: Any, x: Any, name: str) -> keras.Model:

@@ -202,6 +202,10 @@ class Porting:
         result = self._adapt(checkpoint.artifact, share, steps, 1.0)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
+    def network(self, checkpoint: Checkpoint) -> keras.Model:
+        """Return the network of a checkpoint."""
+        return keras.models.load_model(self._artifacts.path(checkpoint.artifact), compile=False)
+
     def branches(
         self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int | None = None
     ) -> BranchResult:
@@ -277,6 +281,7 @@ class Porting:
                 accuracy=checkpoint.accuracy,
                 hardware={},
                 seed=0,
+                prepared=self._prepared,
             )
         )
         if not isinstance(result, PackageResult):
