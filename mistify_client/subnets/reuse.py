@@ -23,6 +23,10 @@ BATCH: Final = 10
 #: What the features of shared prefixes take in memory at most.
 FEATURE_BYTES: Final = 16 << 20
 
+#: What loaded blocks take in memory at most, unless the largest subnet takes more. Loading a small block takes
+#: longer than running it: where they have room, each is loaded once and not for each batch.
+BLOCK_BYTES: Final = 8 << 20
+
 
 class Outputs(NamedTuple):
     """What a subnet makes of a batch.
@@ -56,7 +60,7 @@ class GroupEvaluation:
         *,
         batch: int = BATCH,
         feature_bytes: int = FEATURE_BYTES,
-        block_bytes: int | None = None,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         """Keep what is needed to run subnets.
 
@@ -67,8 +71,7 @@ class GroupEvaluation:
             inputs: [examples, ...] by name.
             batch: The examples that run at once.
             feature_bytes: What kept features take at most; 0 to run each subnet by itself.
-            block_bytes: What loaded blocks take at most, unless a single one takes more; None for what the
-                largest subnet of a group takes.
+            block_bytes: What loaded blocks take at most, unless the largest subnet of a group takes more.
         """
         self.runs = self.saved = self.loads = 0
         self._directory = directory
@@ -92,7 +95,7 @@ class GroupEvaluation:
         tree = tree_of(subnets, self._table, self._bytes_at, self._feature_bytes)
         order = list(tree.runs())
         batches = math.ceil(len(next(iter(self._inputs.values()))) / self._batch)
-        limit = self._block_bytes or max(sum(map(self._size, subnet)) for subnet in subnets)
+        limit = max(self._block_bytes, *(sum(map(self._size, subnet)) for subnet in subnets))
         blocks = ResidentBlocks(self._loaded, self._size, limit, order)
         for number in range(batches):
             rows = slice(number * self._batch, (number + 1) * self._batch)
