@@ -2,26 +2,34 @@
 
 Then the best subnets for all budgets are a matter of adding: those of which no other one is faster and loses
 less are found exactly, from the outputs backwards, without scoring any. Some of them are scored, as the sum
-is not the truth.
+is not the truth; and by how far it was from that, what variants lose is corrected.
 """
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mistify.package.blocks import BlockVariant
-from mistify_client.subnets.candidates import Candidates
+from mistify_client.subnets.candidates import Candidate, Candidates
 from mistify_client.subnets.space import Subnet, SubnetSpace
 from mistify_client.subnets.table import LatencyTable
 
-#: How many subnets are scored near the budget, and how many at other latencies.
-_NEAR: Final = 16
+#: How many subnets are scored all along the latencies.
 _ELSEWHERE: Final = 8
+
+#: How often subnets near the budget are scored, and how many at a time.
+_ROUNDS: Final = 6
+_NEAR: Final = 4
+
+#: How much what variants lose alone is trusted over what is lost by one subnet that has them.
+_TRUST: Final = 0.3
 
 
 def additive(space: SubnetSpace, table: LatencyTable, candidates: Candidates, budget_ms: float) -> None:
-    """Score each variant alone, then subnets with the best sums: near the budget, and all along.
+    """Score each variant alone, then subnets with the best sums, all along the latencies and near the budget.
 
     Args:
         space: Of the subnets.
@@ -29,12 +37,18 @@ def additive(space: SubnetSpace, table: LatencyTable, candidates: Candidates, bu
         candidates: Score them.
         budget_ms: That the best one is to keep.
     """
-    front = best_sums(space, table, lost_alone(space, candidates))
-    fitting = int(np.searchsorted(front.latencies_ms, budget_ms, side="right"))
-    near = range(max(0, fitting - _NEAR), fitting)
+    alone = lost_alone(space, candidates)
+    front = best_sums(space, table, alone)
     apart = np.linspace(front.latencies_ms[0], front.latencies_ms[-1], _ELSEWHERE)
     elsewhere = np.searchsorted(front.latencies_ms, apart, side="right") - 1
-    candidates.scored(front.subnet(place) for place in dict.fromkeys([*near, *map(int, elsewhere)]))
+    whole, *_ = candidates.scored([space.original, *(front.subnet(int(place)) for place in elsewhere)])
+    near: list[Candidate] = []
+    for _ in range(_ROUNDS):
+        front = best_sums(space, table, corrected(alone, whole, near))
+        places = reversed(range(int(np.searchsorted(front.latencies_ms, budget_ms, side="right"))))
+        tried = {one.subnet for one in near}
+        new = (subnet for subnet in map(front.subnet, places) if subnet not in tried)
+        near += candidates.scored(islice(new, _NEAR))
 
 
 def lost_alone(space: SubnetSpace, candidates: Candidates) -> dict[BlockVariant, float]:
@@ -43,6 +57,31 @@ def lost_alone(space: SubnetSpace, candidates: Candidates) -> dict[BlockVariant,
     scored = candidates.scored([space.original, *alone.values()])
     whole = scored[0].score.loss
     return {variant: one.score.loss - whole for variant, one in zip(space.variants, scored[1:], strict=True)}
+
+
+def corrected(
+    alone: dict[BlockVariant, float], whole: Candidate, scored: Sequence[Candidate]
+) -> dict[BlockVariant, float]:
+    """Return what variants lose, so that the sums are nearer to what subnets were found to lose.
+
+    That is a ridge regression of what the sums are off by on which variants a subnet has.
+
+    Args:
+        alone: What each variant loses alone.
+        whole: The original network.
+        scored: The subnets.
+    """
+    replacing = [variant for variant in alone if variant not in whole.subnet]
+    has = np.zeros((len(scored), len(replacing)))
+    for row, one in zip(has, scored, strict=True):
+        row[:] = [variant in one.subnet for variant in replacing]
+    sums = [sum(alone[variant] for variant in one.subnet) for one in scored]
+    off = np.array([one.score.loss - whole.score.loss for one in scored]) - sums
+    corrections = np.linalg.solve(has.T @ has + _TRUST * np.eye(len(replacing)), has.T @ off)
+    lost = dict(alone)
+    for variant, more in zip(replacing, corrections.tolist(), strict=True):
+        lost[variant] += more
+    return lost
 
 
 class _Ways(NamedTuple):

@@ -1,18 +1,26 @@
 """The candidates of a search: each subnet is scored once, and what came of it is kept."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from mistify_client.assembly.pool import PoolEntry
 from mistify_client.subnets.space import Subnet
 from mistify_client.subnets.table import LatencyTable
 
+#: What a loss counts beside an accuracy. On few examples, accuracies of subnets hardly differ, and by chance.
+_LOSS_WEIGHT: Final = 0.5
+
 
 class Score(NamedTuple):
-    """What a subnet is worth: its accuracy, the higher the better, and its loss, the lower the better."""
+    """How good a subnet is: its accuracy, the higher the better, and its loss, the lower the better."""
 
     accuracy: float
     loss: float
+
+    @property
+    def worth(self) -> float:
+        """By what subnets are chosen, the higher the better."""
+        return self.accuracy - _LOSS_WEIGHT * self.loss
 
 
 #: Scores candidates, all of a batch at once.
@@ -75,9 +83,9 @@ class Candidates:
 
 
 def best_entries(candidates: Iterable[Candidate]) -> tuple[PoolEntry, ...]:
-    """Return the candidates of which no other one is as fast and as accurate, the fastest first."""
-    entries: list[PoolEntry] = []
-    for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.accuracy, one.score.loss)):
-        if not entries or one.score.accuracy > entries[-1].accuracy:
-            entries.append(one.entry)
-    return tuple(entries)
+    """Return the candidates of which no other one is as fast and worth as much, the fastest first."""
+    best: list[Candidate] = []
+    for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.worth)):
+        if not best or one.score.worth > best[-1].score.worth:
+            best.append(one)
+    return tuple(one.entry for one in best)
