@@ -9,12 +9,14 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import keras
+import numpy as np
 
 from benchmarks.elastic_networks import resnet14, resnet20
 from benchmarks.harness import add_data_option, data_with
 from benchmarks.porting import TEST, TRAIN, Porting
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore, BlockVariant
+from mistify_client.examples import Examples
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: The goals of the server, as shares of the multiply-adds.
@@ -74,9 +76,14 @@ def ported_blocks(options: Namespace) -> Iterator[PortedBlocks]:
                 choices = _ported(network(), extent, data, Path(work), root / _PACKAGE)
             (root / _CHOICES).write_text(json.dumps(choices))
         kept = json.loads((root / _CHOICES).read_text())
-        yield PortedBlocks(
-            root / _PACKAGE, {float(share): tuple(files) for share, files in kept.items()}
-        )
+        yield PortedBlocks(root / _PACKAGE, {float(share): tuple(files) for share, files in kept.items()})
+
+
+def device_examples(options: Namespace, store: BlockStore) -> Examples:
+    """Return the images of the test file, which the server has not trained or chosen with."""
+    with np.load(data_with((TEST,), options) / TEST) as arrays:
+        images, classes = arrays["x"].astype(np.float32), arrays["y"].astype(np.int64)
+    return Examples({store.inputs[0].name: images}, {store.outputs[0].name: classes})
 
 
 def chosen_by(model: keras.Model, store: BlockStore) -> tuple[str, ...]:
