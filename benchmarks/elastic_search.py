@@ -21,9 +21,9 @@ The factors are measured apart: how many times fewer subnets `paper` scores to t
 times faster 50 subnets near the budget are scored batch by batch than one after the other; and how many
 times faster 50, 100 and 200 are with prefixes that are computed once. Both sides of these run in turn.
 
-DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and may be
-given to runs of their own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets;
-that tells nothing about the targets.
+DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and may be given to runs of their
+own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets; that tells nothing
+about the targets.
 """
 
 import sys
@@ -303,7 +303,9 @@ def _table(seed: int, sides: Mapping[str, Sequence[Moment]]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     elastic_stores.add_options(parser)
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", default=_SEEDS, help="repeat with these seeds")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="N", default=_SEEDS, help="repeat with these seeds"
+    )
 
 
 def main(argv: Sequence[str]) -> int:

@@ -44,7 +44,7 @@ class SubnetPool(Record):
         examples: How many accuracies are of.
         execution: By which latencies were measured.
         threads: The number of threads that they were measured with.
-        entries: The subnets, each slower and more accurate than the one before.
+        entries: The subnets, each slower and better, by accuracy and loss, than the one before.
     """
 
     format_version: Literal[1] = 1
@@ -58,7 +58,7 @@ class SubnetPool(Record):
     entries: tuple[PoolEntry, ...]
 
     def best(self, ratio: float = 1.0) -> PoolEntry | None:
-        """Return the most accurate subnet within the budget; None if there is none.
+        """Return the best subnet within the budget; None if there is none.
 
         Args:
             ratio: How many times longer than estimated inferences take at present.
