@@ -23,8 +23,8 @@ BATCH: Final = 10
 #: What the features of shared prefixes take in memory at most.
 FEATURE_BYTES: Final = 16 << 20
 
-#: What loaded blocks take in memory at most, unless the largest subnet takes more. Loading a small block takes
-#: longer than running it: where they have room, each is loaded once and not for each batch.
+#: What loaded blocks take in memory at most, unless the largest subnet takes more. Loading a small block
+#: takes longer than running it: where all have room, each is loaded once, and not for each batch.
 BLOCK_BYTES: Final = 8 << 20
 
 

@@ -124,20 +124,35 @@ def interacting(own):
     return lost
 
 
+def disturbing(own, seed):
+    """Losses that do not add up: each variant loses more where another one follows, not alone."""
+    more = dict(zip(own.space.variants, np.random.default_rng(seed).uniform(0, 0.08, 1000), strict=False))
+
+    def lost(subnet):
+        replaced = [one for one in subnet if one not in own.space.original]
+        return own.lost_by(subnet) + sum(more[one] for one in replaced[:-1])
+
+    return lost
+
+
 def test_additive_finds_what_is_nearly_the_best_where_losses_do_not_add_up():
-    """Brute force over 1,320 subnets; the subnets of the best sums alone are worse."""
-    alone_worse = 0
-    for seed in range(8):
+    """By brute force over 1,320 subnets; and among millions, better than as many of the best sums."""
+    for seed in range(4):
         own = known(6, seed=seed)
-        lost, budget = interacting(own), 0.5 * own.original_ms
+        lost, budget = disturbing(own, seed), 0.5 * own.original_ms
         found = search(own.space, own.table, Scorer(own, lost), budget)
         reached = min(lost(one.subnet) for one in found if one.latency_ms <= budget)
         assert reached <= 1.1 * best_within(own, budget, lost)
+    shares = []
+    for seed in range(4):
+        own = known(12, seed=seed)
+        lost, budget = disturbing(own, seed), 0.5 * own.original_ms
+        found = search(own.space, own.table, Scorer(own, lost), budget)
         front = best_sums(own.space, own.table, own.lost)
         fitting = int(np.searchsorted(front.latencies_ms, budget, side="right"))
         sums = min(lost(front.subnet(place)) for place in range(max(0, fitting - 24), fitting))
-        alone_worse += sums > reached
-    assert alone_worse >= 2
+        shares.append(min(lost(one.subnet) for one in found if one.latency_ms <= budget) / sums)
+    assert np.median(shares) < 0.85
 
 
 def test_what_variants_lose_is_corrected_by_what_a_subnet_with_them_lost():
