@@ -38,6 +38,17 @@ def test_figures_are_medians_over_the_seeds():
     assert figures["annealing_over_paper_seconds"] == pytest.approx(6.0)
     assert figures["additive_over_paper_subnets"] == pytest.approx(0.5)
     assert figures["evolution_accuracy"] == 60.0
+    assert figures["evolution_seconds"] == 30.0
+
+
+def test_where_the_accuracy_of_the_faster_side_is_never_had_all_the_time_counts():
+    fast = [Moment(1.0, 40, 55.0), Moment(2.0, 70, 56.0), Moment(4.0, 80, 56.0)]
+    slow = {"evolution": [Moment(10.0, 90, 54.0), Moment(90.0, 3_100, 54.0)]}
+    slow["annealing"] = [Moment(10.0, 90, 54.0), Moment(16.0, 95, 56.5), Moment(60.0, 1_800, 56.5)]
+    figures = figures_of([slow | {"paper": fast, "additive": fast}])
+    assert figures["evolution_over_additive_seconds_to_its_accuracy"] == pytest.approx(90 / 2)
+    assert figures["annealing_over_additive_seconds_to_its_accuracy"] == pytest.approx(16 / 2)
+    assert figures["evolution_over_additive_seconds"] == pytest.approx(10 / 1)
 
 
 def test_the_best_so_far_keeps_the_budget():
