@@ -98,6 +98,7 @@ class Monitor:
             self._note_decision(outcome)
             self._note_cause(outcome)
             self._note_not_followed(outcome)
+            self._note_other_metric(outcome)
             self._outcome = outcome
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
@@ -188,6 +189,14 @@ class Monitor:
         others = ", ".join(options[number].name for number in outcome.not_followed)
         reason = f"an app goes on with {others}, as it cannot load {options[chosen].name}: its log says why"
         self._journal.problem("options", reason if others else None)
+
+    def _note_other_metric(self, outcome: IntervalOutcome) -> None:
+        """Note in the log that the target of accuracy says nothing of subnets: once, until it does."""
+        reason = (
+            f"the target of accuracy is in {outcome.manifest.metric}, and does not count: subnets are scored "
+            f"by {outcome.other_metric} on this device"
+        )
+        self._journal.problem("accuracy", None if outcome.other_metric is None else reason)
 
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
         """Request a new package if no option has kept to the targets for a while, and a smaller one helps."""
