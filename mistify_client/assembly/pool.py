@@ -43,6 +43,8 @@ class SubnetPool(Record):
         original_ms: What one of the original network takes.
         metric: What accuracies are: without labels, those of the original network are right.
         examples: How many accuracies are of.
+        data: The path of the file that these come from.
+        strategy: By which the subnets were searched.
         execution: By which latencies were measured.
         threads: The number of threads that they were measured with.
         generation: Of the switchboard, from which on they are what the package runs.
@@ -55,6 +57,8 @@ class SubnetPool(Record):
     original_ms: Milliseconds
     metric: Metric
     examples: Count
+    data: str
+    strategy: str
     execution: Execution
     threads: Count
     generation: Annotated[int, Field(ge=0)] = 0

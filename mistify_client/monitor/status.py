@@ -70,6 +70,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"{format_time(branch['expected_ms'], _DIGITS)} expected, accuracy {branch['accuracy']:.4g}"
         )
     yield f"device: {_reading(status['reading']) or 'nothing is known of it'}"
+    if (searched_ms := status["searched_ms"]) is not None:
+        yield f"other subnets are searched: within {format_time(searched_ms, _DIGITS)} on a free device"
     if (replacement := status["replacement"]) is not None:
         yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
     for about, problem in status["problems"].items():

@@ -1,6 +1,7 @@
 """A package finds its own shape on a device: measured, searched, the best subnet chosen (AdaptiveNet 5)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import current, install_pool, state_directory
 from mistify_client.subnets.additive import fastest
-from mistify_client.subnets.candidates import best_entries
+from mistify_client.subnets.candidates import Candidate, best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
@@ -100,12 +101,15 @@ def adapt(
         evaluation = GroupEvaluation(directory, store, table, examples.inputs)
         scorer = SubnetScorer(evaluation, store, space.original, examples.targets, _metric(directory))
         candidates = search(space, table, scorer, budget_ms, strategy)
+        candidates += _found_before(package, directory, table, scorer, candidates)
         pool = SubnetPool(
             store=store_digest(directory),
             budget_ms=budget_ms,
             original_ms=candidates[0].latency_ms,
             metric=scorer.metric,
             examples=len(examples),
+            data=str(data.resolve()),
+            strategy=strategy,
             execution=table.execution,
             threads=table.threads,
             entries=best_entries(candidates, scorer.figure),
@@ -143,6 +147,27 @@ def _check_untuned(directory: Path) -> None:
 def _threads(directory: Path) -> int:
     """Return the number of threads that a package was measured with; 1 for a block store alone."""
     return Manifest.load(directory).latency.threads if (directory / MANIFEST).exists() else 1
+
+
+def _found_before(
+    package: Path, directory: Path, table: LatencyTable, scorer: SubnetScorer, found: Sequence[Candidate]
+) -> list[Candidate]:
+    """Return the subnets of the pool of before that were not found again, scored on the data of now.
+
+    A search near one budget does not come by what is good at others.
+    """
+    with suppress(MistifyError):  # a pool that cannot be read is replaced
+        pool = SubnetPool.load(state_directory(package), directory)
+        store, known = BlockStore.load(directory), {one.subnet for one in found}
+        subnets = [store.network_of(entry.files) for entry in (pool.entries if pool else ())]
+        new = [subnet for subnet in subnets if subnet not in known]
+        if new:
+            scores = scorer(new)
+            return [
+                Candidate(subnet, table.latency_ms(subnet), score)
+                for subnet, score in zip(new, scores, strict=True)
+            ]
+    return []
 
 
 def _metric(directory: Path) -> Metric | None:

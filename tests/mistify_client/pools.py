@@ -56,6 +56,8 @@ def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes:
         "original_ms": 10.0,
         "metric": Metric.AGREEMENT,
         "examples": 100,
+        "data": "mine.npz",
+        "strategy": "additive",
         "execution": Execution.INTERPRETER,
         "threads": 1,
         "entries": tuple(entries),

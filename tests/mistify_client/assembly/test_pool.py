@@ -28,6 +28,8 @@ def pool(store, **changes):
         "original_ms": 5.0,
         "metric": Metric.AGREEMENT,
         "examples": 10,
+        "data": "mine.npz",
+        "strategy": "additive",
         "execution": Execution.INTERPRETER,
         "threads": 1,
         "entries": entries,

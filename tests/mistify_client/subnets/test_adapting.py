@@ -155,6 +155,19 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     assert chosen_files(package) == result.chosen.files
 
 
+def test_subnets_that_an_earlier_search_found_stay_in_the_pool(package, data):
+    """Additive search looks at all latencies, and evolution near one of them."""
+    whole = adapted(package, data, "0.6x")
+    again = adapted(package, data, "1x", strategy=Strategy.EVOLUTION)
+    for entry in whole.pool.entries:
+        assert any(
+            other.latency_ms <= entry.latency_ms and other.accuracy >= entry.accuracy
+            for other in again.pool.entries
+        )
+    assert (whole.pool.strategy, again.pool.strategy) == ("additive", "evolution")
+    assert again.pool.data == str(data)
+
+
 class Meanwhile:
     """Installs another package once the search begins."""
 
