@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mistify.config.metric import Metric
 from mistify.package.manifest import MANIFEST, Manifest
+from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
 from mistify_client.monitor.sensing.costs import expected_on
@@ -49,6 +50,7 @@ class IntervalOutcome:
             cannot load.
         other_metric: the metric of subnets, if the target of accuracy, which is in the package's, cannot
             be compared with it and does not count.
+        pool: that the options are the subnets of; None if they are branches.
     """
 
     manifest: Manifest
@@ -62,6 +64,7 @@ class IntervalOutcome:
     other_threads: tuple[int, ...]
     not_followed: tuple[int, ...]
     other_metric: Metric | None
+    pool: SubnetPool | None
 
     @property
     def switched(self) -> bool:
@@ -165,6 +168,7 @@ class Foreground:
             _other_threads(runtimes, version),
             _not_followed(runtimes, version, situation.option),
             other_metric,
+            version.options.pool,
         )
 
     def _current(self, now: float) -> _Version:

@@ -68,17 +68,19 @@ class PackageOptions:
         default: the number of the one that runs until another one is chosen.
         threads: the number of threads that latencies are for.
         hardware: the profile that latencies are for, or `THIS_DEVICE`.
+        pool: that the options are the subnets of; None if they are branches.
     """
 
     options: tuple[Option, ...]
     default: int
     threads: int
     hardware: str
+    pool: SubnetPool | None = None
 
     @property
     def of_blocks(self) -> bool:
         """Return True if the options are subnets of blocks."""
-        return self.options[0].blocks is not None
+        return self.pool is not None
 
     @property
     def measured_by(self) -> tuple[str, int]:
@@ -152,6 +154,7 @@ def _subnets(directory: Path, pool: SubnetPool) -> PackageOptions:
         0 if best is None else pool.entries.index(best),
         pool.threads,
         THIS_DEVICE,
+        pool,
     )
 
 
