@@ -90,7 +90,7 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     config = package.parent / "monitor.toml"
     config.write_text(_MONITOR.format(target=_TARGET * budget))
     sides: dict[str, tuple[int, Callable[[], AbstractContextManager[None]]]] = {
-        "monitor": (0, partial(_monitored, package, config)),
+        "monitor": (0, partial(monitored, package, config)),
         "largest": (last, nullcontext),
         "smallest": (0, nullcontext),
     }
@@ -116,12 +116,12 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
 
 
 @contextmanager
-def _monitored(package: Path, config: Path) -> Iterator[None]:
+def monitored(package: Path, config: Path) -> Iterator[None]:
     """Run the daemon for a package within the context."""
     command = [str(Path(sys.executable).with_name("mistify")), "monitor", "--package", str(package)]
     status = MonitorState.of(package).status
     status.unlink(missing_ok=True)
-    process = subprocess.Popen([*command, "--config", str(config)])
+    process = subprocess.Popen([*command, "--config", str(config)], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + _STARTING_SECONDS
         while not status.exists() and process.poll() is None and time.monotonic() < deadline:

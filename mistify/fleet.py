@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from mistify.config.metric import Metric
 from mistify.errors import Problem, invalid_config
 
 #: Of a name, in characters.
@@ -13,6 +14,9 @@ LONGEST_NAME: Final = 200
 
 #: Of a reason, in characters; a monitor cuts what is longer.
 LONGEST_REASON: Final = 1_000
+
+#: Of a pool that a device reports; a monitor leaves out those that are more.
+MOST_SUBNETS: Final = 50
 
 #: Targets, or problems, of one device.
 _MOST_ENTRIES: Final = 50
@@ -34,6 +38,36 @@ class LastSwitch:
 
 
 @dataclass(frozen=True)
+class DeviceSubnet:
+    """A subnet of blocks that a device has found.
+
+    Attributes:
+        latency_ms: of one inference, on an otherwise idle device.
+        accuracy: by the metric of the pool.
+    """
+
+    latency_ms: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class DevicePool:
+    """The best subnets of a package in blocks, as a device has found them.
+
+    Attributes:
+        metric: by which they are scored.
+        examples: how many they are scored on, of the device's own.
+        original_ms: of one inference of the original network, on an otherwise idle device.
+        subnets: the first `MOST_SUBNETS`, in their order.
+    """
+
+    metric: Metric
+    examples: int
+    original_ms: float
+    subnets: tuple[DeviceSubnet, ...]
+
+
+@dataclass(frozen=True)
 class DeviceStatus:
     """The state of a device, as its monitor sees it.
 
@@ -51,6 +85,7 @@ class DeviceStatus:
         targets: texts with units, by name.
         problems: texts, by the part of the monitor that has them.
         last_switch: None if there was none since the monitor started.
+        pool: of subnets, which are then the branches; None of a package without one.
     """
 
     name: str
@@ -66,6 +101,7 @@ class DeviceStatus:
     targets: Mapping[str, str] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     last_switch: LastSwitch | None = None
+    pool: DevicePool | None = None
 
 
 @dataclass(frozen=True)
@@ -109,17 +145,37 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
     if not 0 <= status.branch < status.branches:
         expected = f"a number from 0 to {status.branches - 1}"
         yield Problem("branch", str(status.branch), expected, "report a branch that the package has")
-    for place in ("latency_ms", "expected_ms"):
-        value = getattr(status, place)
-        if not (math.isfinite(value) and value > 0):
-            yield Problem(place, f"{value:g}", "a positive number of milliseconds", "measure it again")
+    for place, time in _times(status):
+        if not (math.isfinite(time) and time > 0):
+            yield Problem(place, f"{time:g}", "a positive number of milliseconds", "measure it again")
     if status.last_switch is not None and status.last_switch.unix_ms < 0:
         value = str(status.last_switch.unix_ms)
         yield Problem("last_switch.unix_ms", value, "milliseconds since 1970", "set the device's clock")
+    if status.pool is not None:
+        yield from _problems_of_pool(status.pool)
     for place, texts in _texts(status):
         if len(texts) > _MOST_ENTRIES or any(len(text) > LONGEST_REASON for text in texts):
             expected = f"at most {_MOST_ENTRIES} texts of at most {LONGEST_REASON:,} characters"
             yield Problem(place, "more", expected, "cut them")
+
+
+def _problems_of_pool(pool: DevicePool) -> Iterator[Problem]:
+    if len(pool.subnets) > MOST_SUBNETS:
+        yield Problem("pool.subnets", f"{len(pool.subnets)}", f"at most {MOST_SUBNETS}", "cut them")
+    for number, subnet in enumerate(pool.subnets):
+        if not math.isfinite(subnet.accuracy):
+            yield Problem(
+                f"pool.subnets[{number}].accuracy", f"{subnet.accuracy}", "a number", "leave it out"
+            )
+
+
+def _times(status: DeviceStatus) -> Iterator[tuple[str, float]]:
+    yield "latency_ms", status.latency_ms
+    yield "expected_ms", status.expected_ms
+    if status.pool is not None:
+        yield "pool.original_ms", status.pool.original_ms
+        for number, subnet in enumerate(status.pool.subnets):
+            yield f"pool.subnets[{number}].latency_ms", subnet.latency_ms
 
 
 def _texts(status: DeviceStatus) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -92,7 +92,7 @@ def read_arrays(
     Raises:
         MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network.
     """
-    arrays = _read(path)
+    arrays = read_npz(path)
     values, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
     targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
     if not targets and not labels_needed:
@@ -110,7 +110,12 @@ def read_arrays(
     return Examples(values, targets)
 
 
-def _read(path: Path) -> dict[str, Array]:
+def read_npz(path: Path) -> dict[str, Array]:
+    """Return the arrays of an `.npz` file by name.
+
+    Raises:
+        MistifyError: INVALID_DATASET, the file is none.
+    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)

@@ -119,7 +119,7 @@ class DeviceSetting(_message.Message):
     def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ..., watts: _Optional[float] = ...) -> None: ...
 
 class DeviceStatus(_message.Message):
-    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch")
+    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool")
     class TargetsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,7 @@ class DeviceStatus(_message.Message):
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     LAST_SWITCH_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_id: str
     goal_id: str
@@ -160,7 +161,28 @@ class DeviceStatus(_message.Message):
     targets: _containers.ScalarMap[str, str]
     problems: _containers.ScalarMap[str, str]
     last_switch: LastSwitch
-    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ...) -> None: ...
+    pool: DevicePool
+    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ...) -> None: ...
+
+class DevicePool(_message.Message):
+    __slots__ = ("metric", "examples", "original_ms", "subnets")
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBNETS_FIELD_NUMBER: _ClassVar[int]
+    metric: str
+    examples: int
+    original_ms: float
+    subnets: _containers.RepeatedCompositeFieldContainer[DeviceSubnet]
+    def __init__(self, metric: _Optional[str] = ..., examples: _Optional[int] = ..., original_ms: _Optional[float] = ..., subnets: _Optional[_Iterable[_Union[DeviceSubnet, _Mapping]]] = ...) -> None: ...
+
+class DeviceSubnet(_message.Message):
+    __slots__ = ("latency_ms", "accuracy")
+    LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    latency_ms: float
+    accuracy: float
+    def __init__(self, latency_ms: _Optional[float] = ..., accuracy: _Optional[float] = ...) -> None: ...
 
 class LastSwitch(_message.Message):
     __slots__ = ("unix_ms", "previous", "reason")

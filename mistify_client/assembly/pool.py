@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, ValidationError
 
 from mistify.config.metric import Metric
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_json
 from mistify.package.blocks import BLOCKS
 from mistify.package.records import FileName, Record, Sha256, describe_file
@@ -24,7 +25,7 @@ class PoolEntry(Record):
     Attributes:
         files: Of its blocks, from the inputs of the network to its outputs.
         latency_ms: At batch 1, the sum of those of its blocks.
-        accuracy: On the data of the device.
+        accuracy: On the data of the device, by the metric of the pool.
     """
 
     files: tuple[FileName, ...]
@@ -40,10 +41,13 @@ class SubnetPool(Record):
         store: The digest of the manifest of the block store that they are of.
         budget_ms: What one inference is to take at most.
         original_ms: What one of the original network takes.
-        metric: What accuracies are: `accuracy`, or `agreement` with the original network without labels.
+        metric: What accuracies are: without labels, those of the original network are right.
         examples: How many accuracies are of.
+        data: The path of the file that these come from.
+        strategy: By which the subnets were searched.
         execution: By which latencies were measured.
         threads: The number of threads that they were measured with.
+        generation: Of the switchboard, from which on they are what the package runs.
         entries: The subnets, each slower and better, by accuracy and loss, than the one before.
     """
 
@@ -53,8 +57,11 @@ class SubnetPool(Record):
     original_ms: Milliseconds
     metric: Metric
     examples: Count
+    data: str
+    strategy: str
     execution: Execution
     threads: Count
+    generation: Annotated[int, Field(ge=0)] = 0
     entries: tuple[PoolEntry, ...]
 
     def best(self, ratio: float = 1.0) -> PoolEntry | None:
@@ -76,17 +83,27 @@ class SubnetPool(Record):
 
     @classmethod
     def load(cls, state: Path, directory: Path) -> "SubnetPool | None":
-        """Return the pool in a state directory; None if there is none of this store that can be read.
+        """Return the pool in a state directory; None if there is none of this store.
 
         Args:
             state: The directory.
             directory: Of a package, which need not have a block store.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, the file cannot be read.
         """
+        path = state / POOL
         try:
-            pool = cls.model_validate_json((state / POOL).read_bytes())
+            pool = cls.model_validate_json(path.read_bytes())
             return pool if pool.store == store_digest(directory) else None
-        except (OSError, ValidationError):  # a new search makes another one
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except (OSError, ValidationError) as error:
+            value = error.strerror if isinstance(error, OSError) else f"{error.error_count()} mistakes"
+            fix = "remove it, or replace it by mistify adapt"
+            problem = Problem(str(path), value or str(error), "a pool of subnets", fix)
+            message = "the pool of subnets cannot be read"
+            raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
 
 
 def store_digest(directory: Path) -> str:

@@ -29,9 +29,20 @@ class Commands(TyperGroup):
 
     @override
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in _MODULES:
-            return super().get_command(ctx, cmd_name)
-        module: Any = import_module(f"mistify_client.cli.{_MODULES[cmd_name]}")
+        command = self._registered(ctx, cmd_name)
+        if command is not None and command.help is not None:
+            command.help = _joined(command.help)
+        return command
+
+    def _registered(self, ctx: Any, name: str) -> Any:
+        if name not in _MODULES:
+            return super().get_command(ctx, name)
+        module: Any = import_module(f"mistify_client.cli.{_MODULES[name]}")
         others = typer.Typer()
         module.register(others)
-        return get_group(others).get_command(ctx, cmd_name)
+        return get_group(others).get_command(ctx, name)
+
+
+def _joined(text: str) -> str:
+    """Return a text with each paragraph on one line: Typer joins the first one alone."""
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))

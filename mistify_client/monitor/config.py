@@ -65,6 +65,18 @@ class ReplacementConfig(ServerConfig):
     probation: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
 
 
+class SearchConfig(Settings):
+    """Settings of the search for other subnets of a package in blocks, when none of its pool fits.
+
+    Attributes:
+        enabled: whether the monitor searches.
+        after: seconds for which no subnet must fit before others are searched.
+    """
+
+    enabled: bool = True
+    after: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])
+
+
 class ReportingConfig(ServerConfig):
     """Settings for reports of measured latencies, by which the server corrects its predictions.
 
@@ -111,6 +123,7 @@ class MonitorConfig(Settings):
         interval: seconds between two decisions.
         targets: the limits to keep to; `mistify target` overrides them.
         policy: name and settings of the policy.
+        search: settings of the search for other subnets, which comes before a new package is requested.
         replacement: settings of the background path; without them, no new package is requested.
         reporting: settings of the reports of latencies; without them, none are reported to the server.
         fleet: settings of the reports of what runs; without them, the server does not know of this device.
@@ -121,6 +134,7 @@ class MonitorConfig(Settings):
     policy: dict[str, object] = Field(
         default_factory=dict, description="a table with the policy's settings", examples=[{"dwell": "2s"}]
     )
+    search: SearchConfig = Field(default_factory=SearchConfig)
     replacement: ReplacementConfig | None = None
     reporting: ReportingConfig | None = None
     fleet: FleetConfig | None = None

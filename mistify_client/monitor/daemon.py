@@ -23,6 +23,7 @@ from mistify_client.monitor.replacement.background import Background
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.reporting import Reporting
+from mistify_client.monitor.searching import SubnetSearch
 from mistify_client.monitor.sensing.bottleneck import Cause
 from mistify_client.monitor.sensing.sensors import DeviceSensor, Sensor
 from mistify_client.monitor.state.journal import Journal
@@ -70,6 +71,7 @@ class Monitor:
         self._background: Background | None = None
         self._reporting: Reporting | None = None
         self._fleet: FleetReports | None = None
+        self._search = SubnetSearch(package, self._state.search, journal)
         self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
@@ -98,6 +100,7 @@ class Monitor:
             self._note_decision(outcome)
             self._note_cause(outcome)
             self._note_not_followed(outcome)
+            self._note_other_metric(outcome)
             self._outcome = outcome
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
@@ -117,7 +120,11 @@ class Monitor:
             self._journal.note("config", "read again")
 
     def close(self) -> None:
-        """End the threads; the next daemon continues their work."""
+        """End the threads, whose work the next daemon continues, and a search for subnets."""
+        self._search.stop()
+        self._stop_threads()
+
+    def _stop_threads(self) -> None:
         for path in (self._background, self._reporting, self._fleet):
             if path is not None:
                 path.stop()
@@ -130,8 +137,8 @@ class Monitor:
             read_examples(asks.examples, Manifest.load(self._package))
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
-        self.close()
-        self._config, self._foreground = config, foreground
+        self._stop_threads()
+        self._config, self._foreground, self._search.config = config, foreground, config.search
         self._background = self._reporting = self._fleet = None
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
@@ -189,18 +196,40 @@ class Monitor:
         reason = f"an app goes on with {others}, as it cannot load {options[chosen].name}: its log says why"
         self._journal.problem("options", reason if others else None)
 
+    def _note_other_metric(self, outcome: IntervalOutcome) -> None:
+        """Note in the log that the target of accuracy says nothing of subnets: once, until it does."""
+        reason = (
+            f"the target of accuracy is in {outcome.manifest.metric}, and does not count: subnets are scored "
+            f"by {outcome.other_metric} on this device"
+        )
+        self._journal.problem("accuracy", None if outcome.other_metric is None else reason)
+
+    def _consider_search(self, now: float, outcome: IntervalOutcome) -> bool:
+        """Search for other subnets if none has kept to the targets for a while.
+
+        Returns:
+            True if no new package is to be requested before that.
+        """
+        searching, fits = self._search.goes_on(), outcome.decision.fits
+        if fits:
+            self._short_since = None
+        elif self._short_since is None or searching:  # what it finds gets as much time as others had
+            self._short_since = now
+        short_since = self._short_since
+        return short_since is not None and (searching or self._search.goes_first(outcome, now - short_since))
+
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
         """Request a new package if no option has kept to the targets for a while, and a smaller one helps."""
         fits, situation = outcome.decision.fits, outcome.situation
-        if self._short_since is None or fits:
-            self._short_since = None if fits else now
+        other_subnets_first = self._consider_search(now, outcome)
         background = self._background
         if background is None or self._config.replacement is None:
             return
         if not situation.idle:
             background.fastest_ms = min(outcome.predicted_ms)
             background.judge(now, fits)
-            if self._short_since is not None and now - self._short_since >= self._config.replacement.after:
+            short_since = None if other_subnets_first else self._short_since
+            if short_since is not None and now - short_since >= self._config.replacement.after:
                 shortfall = Shortfall(
                     situation.targets, situation.ratio, background.fastest_ms, outcome.fixed_ms or 0.0
                 )
@@ -221,6 +250,7 @@ class Monitor:
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
                 "version": str(current(self._package)),
                 **status(self._outcome),
+                "searched_ms": self._search.budget_ms,
                 "replacement": replacement_status(replacement),
                 "problems": self._journal.problems,
                 "last": list(self._journal.last),

@@ -4,7 +4,15 @@ import threading
 from collections.abc import Mapping
 
 from mistify.errors import MistifyError
-from mistify.fleet import LONGEST_REASON, DeviceStatus, LastSwitch
+from mistify.fleet import (
+    LONGEST_REASON,
+    MOST_SUBNETS,
+    DevicePool,
+    DeviceStatus,
+    DeviceSubnet,
+    LastSwitch,
+)
+from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.config import FleetConfig
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
@@ -88,6 +96,7 @@ def _state(status: DeviceStatus) -> tuple[object, ...]:
         status.targets,
         status.problems,
         status.last_switch,
+        status.pool,
     )
 
 
@@ -117,4 +126,10 @@ def device_status(
         targets={target: str(limit) for target, limit in targets(situation.targets).items()},
         problems={about: problem[:LONGEST_REASON] for about, problem in problems.items() if about != _ABOUT},
         last_switch=last_switch,
+        pool=None if outcome.pool is None else _pool(outcome.pool),
     )
+
+
+def _pool(pool: SubnetPool) -> DevicePool:
+    subnets = tuple(DeviceSubnet(one.latency_ms, one.accuracy) for one in pool.entries[:MOST_SUBNETS])
+    return DevicePool(pool.metric, pool.examples, pool.original_ms, subnets)

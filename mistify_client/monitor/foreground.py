@@ -9,7 +9,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mistify.config.metric import Metric
 from mistify.package.manifest import MANIFEST, Manifest
+from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
 from mistify_client.monitor.sensing.costs import expected_on
@@ -21,7 +23,7 @@ from mistify_client.runtime.options import PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import INFERENCE, Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import current, state_directory
+from mistify_client.runtime.versions import consistently, current, state_directory
 
 #: Older inferences are ignored even where there are few: conditions have changed since.
 _OLDEST_SECONDS: Final = 300.0
@@ -46,6 +48,9 @@ class IntervalOutcome:
             not count.
         not_followed: the options that apps go on with though another one was chosen some time ago, which they
             cannot load.
+        other_metric: the metric of subnets, if the target of accuracy, which is in the package's, cannot
+            be compared with it and does not count.
+        pool: that the options are the subnets of; None if they are branches.
     """
 
     manifest: Manifest
@@ -58,6 +63,8 @@ class IntervalOutcome:
     threads: int
     other_threads: tuple[int, ...]
     not_followed: tuple[int, ...]
+    other_metric: Metric | None
+    pool: SubnetPool | None
 
     @property
     def switched(self) -> bool:
@@ -131,6 +138,7 @@ class Foreground:
         if not idle and timing is not None:
             self._measured_at = reading
             self._fixed.observe(timing)
+        other_metric = None if targets.accuracy is None else _other_metric(version)
         situation = Situation(
             now=now,
             option=version.options.chosen(self._switchboard.option_in(version.generation)),
@@ -140,7 +148,7 @@ class Foreground:
             idle=idle,
             reading=reading,
             measured_at=self._measured_at,
-            targets=targets,
+            targets=targets if other_metric is None else targets.model_copy(update={"accuracy": None}),
         )
         decision = self._policy.decide(situation)
         if decision.option != situation.option:
@@ -159,18 +167,21 @@ class Foreground:
             version.options.threads,
             _other_threads(runtimes, version),
             _not_followed(runtimes, version, situation.option),
+            other_metric,
+            version.options.pool,
         )
 
     def _current(self, now: float) -> _Version:
         """Return the current version; a new one starts with the ratio measured for the previous one."""
-        generation, before, directory = self._switchboard.generation, self._version, current(self._package)
-        manifest_stamp = stamp(directory / MANIFEST)
-        if before is not None and (before.generation, before.stamp) == (generation, manifest_stamp):
+        before = self._version
+        present = self._switchboard.generation, stamp(current(self._package) / MANIFEST)
+        if before is not None and (before.generation, before.stamp) == present:
             return before
-        manifest = Manifest.load(directory)
-        options = expected_on(self._hardware, options_of(directory, manifest, self._state), manifest)
+        (manifest_stamp, manifest, options), generation = consistently(
+            self._package, self._switchboard, self._read
+        )
         # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
-        comparable = before is not None and before.options.hardware == options.hardware
+        comparable = before is not None and before.options.measured_by == options.measured_by
         ratio = before.model.ratio if before is not None and comparable else 1.0
         if not comparable:
             self._fixed = FixedTime()
@@ -178,6 +189,14 @@ class Foreground:
         # When the daemon starts, the option counts as chosen long ago, so that a better one need not wait.
         since = -inf if before is None else now
         return _Version(generation, manifest_stamp, manifest, options, model, since, noticed=now)
+
+    def _read(
+        self, directory: Path, generation: int
+    ) -> tuple[tuple[int, int] | None, Manifest, PackageOptions]:
+        """Return the stamp of a version's manifest, the manifest, and the options."""
+        manifest_stamp, manifest = stamp(directory / MANIFEST), Manifest.load(directory)
+        options = options_of(directory, manifest, self._state)
+        return manifest_stamp, manifest, expected_on(self._hardware, options, manifest)
 
 
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
@@ -221,6 +240,12 @@ def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: int) 
     chosen_at = max(version.since, version.noticed)
     others = {int(each["option"]) for each in last if each["ended"] - chosen_at > RETRY_SECONDS} - {wanted}
     return tuple(sorted(each for each in others if each < len(version.options.options)))
+
+
+def _other_metric(version: _Version) -> Metric | None:
+    """Return the metric of options that is an error where the package's is a share, or the reverse."""
+    metric = version.options.options[0].metric
+    return None if metric.is_share == version.manifest.metric.is_share else metric
 
 
 def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:

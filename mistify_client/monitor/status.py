@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mistify.parsing.quantities import format_bytes, format_time
+from mistify.wording import counted
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.ledger import Replacement
 from mistify_client.monitor.state.targets import Targets
@@ -28,10 +29,12 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
                 "expected_ms": option.latency_ms,
                 "predicted_ms": predicted,
                 "accuracy": option.accuracy,
+                "metric": option.metric.value,
                 **({} if option.blocks is None else option.blocks.model_dump(mode="json")),
             }
             for option, predicted in zip(situation.options, outcome.predicted_ms, strict=True)
         ],
+        "pool": None if outcome.pool is None else outcome.pool.model_dump(mode="json", exclude={"entries"}),
         "reading": asdict(situation.reading),
     }
 
@@ -62,14 +65,22 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     )
     if (cause := status["cause"]) is not None:
         yield f"cause: {cause['reason']}"
+    if (pool := status["pool"]) is not None:
+        yield (
+            f"subnets: {len(status['branches'])}, scored on {counted(pool['examples'], 'example')}; "
+            f"the original network is expected to take {format_time(pool['original_ms'], _DIGITS)}"
+        )
     for number, branch in enumerate(status["branches"]):
         mark = "*" if number == status["branch"] else " "
         kind = "subnet" if "files" in branch else "branch"
+        predicted, expected = (format_time(branch[key], _DIGITS) for key in ("predicted_ms", "expected_ms"))
         yield (
-            f"{mark} {kind} {number}: {format_time(branch['predicted_ms'], _DIGITS)} now, "
-            f"{format_time(branch['expected_ms'], _DIGITS)} expected, accuracy {branch['accuracy']:.4g}"
+            f"{mark} {kind} {number}: {predicted} now, {expected} expected, "
+            f"{branch['metric']} {branch['accuracy']:.4g}"
         )
     yield f"device: {_reading(status['reading']) or 'nothing is known of it'}"
+    if (searched_ms := status["searched_ms"]) is not None:
+        yield f"other subnets are searched: within {format_time(searched_ms, _DIGITS)} on a free device"
     if (replacement := status["replacement"]) is not None:
         yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
     for about, problem in status["problems"].items():

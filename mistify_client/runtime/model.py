@@ -24,7 +24,7 @@ from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import current, state_directory
+from mistify_client.runtime.versions import consistently, current, state_directory
 
 #: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
 LOAD_ATTEMPTS = 6
@@ -208,11 +208,10 @@ class PortedModel:
             if generation != self._noticed:
                 return  # an even newer one is being loaded
             try:
-                state = state_directory(self._package)
-                network, options = _opened(current(self._package), state, self._threads)
+                network, options, generation = _opened_now(self._package, self._switchboard, self._threads)
                 for shapes in self._loaded.network.shapes:
                     network.warm_up(shapes)
-                self._loaded = recorded(network, options, state, generation)
+                self._loaded = recorded(network, options, state_directory(self._package), generation)
             except Exception:
                 self._put_off()
 
@@ -272,24 +271,39 @@ def _open(package: Path, threads: int | None) -> PortedModel:
     Manifest.load(package)  # no state directory beside something that is no package
     state = state_directory(package)
     switchboard = _switchboard(state)
-    generation = switchboard.generation  # read before the version, so that none is missed
     try:
-        network, options = _opened(current(package), state, threads)
+        network, options, generation = _opened_now(package, switchboard, threads)
     except MistifyError as error:
         if current(package) == package:
             raise
         logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
-        network, options = _opened(package, state, threads)
         generation = switchboard.generation_before  # so that the current version is tried again
+        network, options = _opened(package, state, threads, switchboard.option_in(generation))
     return PortedModel(package, switchboard, recorded(network, options, state, generation), threads=threads)
 
 
-def _opened(directory: Path, state: Path, threads: int | None) -> tuple[Runnable, PackageOptions]:
+def _opened_now(
+    package: Path, switchboard: Switchboard, threads: int | None
+) -> tuple[Runnable, PackageOptions, int]:
+    """Return what is current of a package, and its generation."""
+    state = state_directory(package)
+
+    def opened(directory: Path, generation: int) -> tuple[Runnable, PackageOptions]:
+        return _opened(directory, state, threads, switchboard.option_in(generation))
+
+    (network, options), generation = consistently(package, switchboard, opened)
+    return network, options, generation
+
+
+def _opened(
+    directory: Path, state: Path, threads: int | None, option: int
+) -> tuple[Runnable, PackageOptions]:
+    """Return a version of a package that is loaded, with an option of the switchboard in memory."""
     manifest = _verified(directory)
     options = options_of(directory, manifest, state)
     threads = threads or options.threads
     if options.of_blocks:
-        return open_subnets(directory, manifest, options, state, threads), options
+        return open_subnets(directory, manifest, options, options.chosen(option), threads), options
     return open_network(directory, manifest, threads), options
 
 

@@ -1,5 +1,6 @@
 """The options of a package: what can run of it, and what that takes (paper 6, AdaptiveNet 5.3)."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final
 from mistify.config.metric import Metric
 from mistify.costs.budget import at_threads, memory_axis, size_axis
 from mistify.costs.catalogue import HOST
+from mistify.errors import MistifyError
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Branch, Manifest
 from mistify_client.assembly.chaining import ChosenBlocks
@@ -15,6 +17,8 @@ from mistify_client.assembly.pool import PoolEntry, SubnetPool
 
 #: The name of the hardware whose latencies a pool has.
 THIS_DEVICE: Final = "this device"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,17 +68,24 @@ class PackageOptions:
         default: the number of the one that runs until another one is chosen.
         threads: the number of threads that latencies are for.
         hardware: the profile that latencies are for, or `THIS_DEVICE`.
+        pool: that the options are the subnets of; None if they are branches.
     """
 
     options: tuple[Option, ...]
     default: int
     threads: int
     hardware: str
+    pool: SubnetPool | None = None
 
     @property
     def of_blocks(self) -> bool:
         """Return True if the options are subnets of blocks."""
-        return self.options[0].blocks is not None
+        return self.pool is not None
+
+    @property
+    def measured_by(self) -> tuple[str, int]:
+        """Return what latencies can be compared by: the hardware, and the number of threads."""
+        return self.hardware, self.threads
 
     @property
     def fastest(self) -> int:
@@ -91,27 +102,21 @@ def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptio
 
     These are the subnets in the pool, if there is one of the package's block store: the fastest first.
     Otherwise they are the branches; a package without branches has its network as the only one. So has a
-    package that was tuned, since its blocks were not.
+    package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
 
     Args:
         directory: of the version of the package.
         manifest: of that version.
         state: the state directory of the package.
-
-    Raises:
-        MistifyError: as `BlockStore.load`, or as `BlockStore.network_of` for a subnet of the pool.
     """
-    pool = None if manifest.tuned_from else SubnetPool.load(state, directory)
-    if pool is None or not pool.entries:
+    if manifest.tuned_from:
         return _branches(manifest)
-    store = BlockStore.load(directory)
-    best = pool.best()
-    return PackageOptions(
-        tuple(_subnet(number, entry, pool, store) for number, entry in enumerate(pool.entries)),
-        0 if best is None else pool.entries.index(best),
-        pool.threads,
-        THIS_DEVICE,
-    )
+    try:
+        pool = SubnetPool.load(state, directory)
+        return _branches(manifest) if pool is None or not pool.entries else _subnets(directory, pool)
+    except MistifyError as error:
+        logger.warning("%s runs as it was shipped, without subnets of its blocks: %s", directory, error)
+        return _branches(manifest)
 
 
 def own_host(manifest: Manifest) -> str:
@@ -140,6 +145,17 @@ def _branches(manifest: Manifest) -> PackageOptions:
         for number, part in enumerate(parts(manifest))
     )
     return PackageOptions(options, manifest.default_branch, manifest.latency.threads, own_host(manifest))
+
+
+def _subnets(directory: Path, pool: SubnetPool) -> PackageOptions:
+    store, best = BlockStore.load(directory), pool.best()
+    return PackageOptions(
+        tuple(_subnet(number, entry, pool, store) for number, entry in enumerate(pool.entries)),
+        0 if best is None else pool.entries.index(best),
+        pool.threads,
+        THIS_DEVICE,
+        pool,
+    )
 
 
 def _subnet(number: int, entry: PoolEntry, pool: SubnetPool, store: BlockStore) -> Option:

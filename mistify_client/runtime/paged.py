@@ -108,15 +108,17 @@ class PagedSubnets:
 
 
 def open_subnets(
-    directory: Path, manifest: Manifest, options: PackageOptions, state: Path, threads: int
+    directory: Path, manifest: Manifest, options: PackageOptions, wanted: int, threads: int
 ) -> PagedSubnets:
-    """Open the subnets of a package, with the one in memory that ran last.
+    """Open the subnets of a package, with the one in memory that is wanted.
+
+    Where that cannot be loaded, the default one is, and the first inference tries again.
 
     Args:
         directory: of the version of the package.
         manifest: of that version.
         options: of that version; all of them subnets.
-        state: the state directory of the package.
+        wanted: the number of the one that runs.
         threads: how many LiteRT runs them with.
 
     Raises:
@@ -124,10 +126,23 @@ def open_subnets(
     """
     subnets = [option.blocks for option in options.options if option.blocks is not None]
     try:
-        network = PagedNetwork(directory, state, subnets, subnets[options.default], threads)
-        loaded = PagedSubnets(manifest, subnets, network, threads)
+        loaded = PagedSubnets(
+            manifest, subnets, _network(directory, subnets, options.default, wanted, threads), threads
+        )
         loaded.warm_up()
     except (ValueError, RuntimeError) as error:
         message = f"the blocks in {directory / BLOCKS} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     return loaded
+
+
+def _network(
+    directory: Path, subnets: Sequence[ChosenBlocks], default: int, wanted: int, threads: int
+) -> PagedNetwork:
+    try:
+        return PagedNetwork(directory, subnets[wanted], threads)
+    except MistifyError as error:
+        if wanted == default:
+            raise
+        logger.warning("subnet %d cannot be loaded, subnet %d runs at first: %s", wanted, default, error)
+        return PagedNetwork(directory, subnets[default], threads)

@@ -64,6 +64,15 @@ class Switchboard:
         return (self.generation - 1) % _GENERATIONS
 
     @property
+    def following(self) -> int:
+        """Return the generation of the next version that is made current."""
+        return (self.generation + 1) % _GENERATIONS
+
+    def is_before(self, generation: int) -> bool:
+        """Check whether a generation is still to be announced."""
+        return 0 < (generation - self.generation) % _GENERATIONS < _GENERATIONS // 2
+
+    @property
     def option(self) -> int:
         """Return the option of the current version's next inference; `DEFAULT_OPTION` until it is set."""
         return self.option_in(self.generation)
@@ -82,6 +91,9 @@ class Switchboard:
 
     def bump(self) -> None:
         """Announce another current version, which runs its default option; writers hold a lock."""
-        following = (self.generation + 1) % _GENERATIONS
-        self.switch_in(following, DEFAULT_OPTION)
-        self._unsigned[_GENERATION] = following
+        self.announce(self.following)
+
+    def announce(self, generation: int) -> None:
+        """Make a later generation the current one, which runs its default option; writers hold a lock."""
+        self.switch_in(generation, DEFAULT_OPTION)
+        self._unsigned[_GENERATION] = generation

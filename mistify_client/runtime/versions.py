@@ -4,7 +4,6 @@ Beside a package `P` lies `P.state/`, shared by every process that uses the pack
 
     switchboard         the option that runs
     pool.json           the subnets of blocks that are the best on this device
-    blocks-chosen.json  the one of them that ran last
     current, previous   symlinks to versions; where there is none it is P itself
     versions/NAME/      complete packages
     runtimes/PID-N      the last inferences of each loaded model
@@ -16,16 +15,22 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import locked, sync_path
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo, verify
+from mistify_client.assembly.pool import SubnetPool
 from mistify_client.runtime.switchboard import Switchboard
 
-_VERSIONS = "versions"
-_CURRENT, _PREVIOUS = "current", "previous"
+_VERSIONS: Final = "versions"
+_CURRENT: Final = "current"
+_PREVIOUS: Final = "previous"
+
+_Read = TypeVar("_Read")
 
 
 def state_directory(package: Path) -> Path:
@@ -82,6 +87,67 @@ def install(
         Switchboard.open(state).bump()
         _remove_others(package)
     return directory
+
+
+def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPool:
+    """Make the subnets of a pool what a package runs, the best one within the budget at first.
+
+    All at once, whenever the process ends: an option that was chosen among other subnets never counts for
+    these. Who reads the pool before it is announced announces it (`consistently`).
+
+    Args:
+        package: the directory of the package that was shipped.
+        pool: of the version that is expected.
+        expected: as for `install`.
+
+    Returns:
+        The pool as it was written, with its generation.
+
+    Raises:
+        MistifyError: as `check_current`.
+        OSError: the pool cannot be written; the one before stays.
+    """
+    state = state_directory(package)
+    with locked(state):
+        check_current(package, expected)
+        switchboard = Switchboard.open(state)
+        pool = pool.model_copy(update={"generation": switchboard.following})
+        pool.save(state)
+        switchboard.announce(pool.generation)
+    return pool
+
+
+def consistently(
+    package: Path, switchboard: Switchboard, read: Callable[[Path, int], _Read]
+) -> tuple[_Read, int]:
+    """Read what is current so that version, pool and option belong together.
+
+    Args:
+        package: the directory of the package that was shipped.
+        switchboard: of the package.
+        read: gets the directory of the current version and its generation; called again if another version or
+            pool became current meanwhile.
+
+    Returns:
+        What was read, and its generation.
+    """
+    while True:
+        generation = switchboard.generation
+        result = read(current(package), generation)
+        _announce_pool(package, switchboard)
+        if switchboard.generation == generation:
+            return result, generation
+
+
+def _announce_pool(package: Path, switchboard: Switchboard) -> None:
+    """Announce a pool that was written, but not announced: who wrote it was killed, or still is at it."""
+    state, pool = state_directory(package), None
+    with suppress(MistifyError):  # one that cannot be read counts for nothing
+        pool = SubnetPool.load(state, current(package))
+    if pool is not None and switchboard.is_before(pool.generation):
+        with locked(state):
+            if switchboard.is_before(pool.generation):
+                switchboard.announce(pool.generation)
 
 
 def check_current(package: Path, expected: Path) -> None:

@@ -1,6 +1,7 @@
 """A package finds its own shape on a device: measured, searched, the best subnet chosen (AdaptiveNet 5)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,14 +14,12 @@ from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
-from mistify_client.assembly.chaining import ChosenBlocks
-from mistify_client.assembly.paging import write_choice
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import held_alone
-from mistify_client.runtime.versions import announce, current, state_directory
+from mistify_client.runtime.versions import current, install_pool, state_directory
 from mistify_client.subnets.additive import fastest
-from mistify_client.subnets.candidates import best_entries
+from mistify_client.subnets.candidates import Candidate, best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
@@ -68,8 +67,8 @@ def adapt(
     """Choose the subnet of a package that is the most accurate on a device's data within a latency.
 
     Blocks are measured once; what they take is kept in `PACKAGE.state/subnets/`. Nothing else changes until
-    the end: then the pool is written, then the choice, which a `PagedNetwork` loads next, and models that run
-    learn of it. The package itself never changes.
+    the end: then the pool is written and announced, of which the best subnet within the latency runs next,
+    and models that run take it over. The package itself never changes.
 
     Args:
         package: The directory of the package that was shipped, or of a block store.
@@ -82,42 +81,44 @@ def adapt(
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
-            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, or was
-            tuned; CORRUPT_PACKAGE, a block cannot be used.
+            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, was tuned,
+            or got another version meanwhile; CORRUPT_PACKAGE, a block cannot be used.
         OSError: Something cannot be written.
     """
-    directory, state = current(package), state_directory(package)
+    directory, tables = current(package), state_directory(package) / TABLES
     _check_untuned(directory)
     store = BlockStore.load(directory)
-    space, examples = SubnetSpace(store), _examples(data, store)
-    tables = state / TABLES
+    examples = _examples(data, store)
     tables.mkdir(parents=True, exist_ok=True)
     with held_alone(tables, "the package is being adapted already"):
         table = latency_table(
             directory, store, tables, threads or _threads(directory), seconds=seconds, tell=tell
         )
+        space = SubnetSpace(store)
         budget_ms = latency.resolve(table.latency_ms(space.original))
         _check_reachable(space, table, latency, budget_ms)
         tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
         evaluation = GroupEvaluation(directory, store, table, examples.inputs)
-        scorer = SubnetScorer(evaluation, store, space.original, examples.targets)
+        scorer = SubnetScorer(evaluation, store, space.original, examples.targets, _metric(directory))
         candidates = search(space, table, scorer, budget_ms, strategy)
-        original, fitting = candidates[0], [one for one in candidates if one.latency_ms <= budget_ms]
-        chosen = best_entries(fitting)[-1]
+        candidates += _found_before(package, directory, table, scorer, candidates)
         pool = SubnetPool(
             store=store_digest(directory),
             budget_ms=budget_ms,
-            original_ms=original.latency_ms,
-            metric=Metric.ACCURACY if examples.targets else Metric.AGREEMENT,
+            original_ms=candidates[0].latency_ms,
+            metric=scorer.metric,
             examples=len(examples),
+            data=str(data.resolve()),
+            strategy=strategy,
             execution=table.execution,
             threads=table.threads,
-            entries=best_entries(candidates),
+            entries=best_entries(candidates, scorer.figure),
         )
-        pool.save(state)
-        write_choice(state, ChosenBlocks(files=chosen.files, execution=table.execution))
-        announce(package)
-    return Adaptation(chosen, original.entry, pool, len(candidates), evaluation.runs, evaluation.saved)
+        pool = install_pool(package, pool, expected=directory)
+    chosen = [entry for entry in pool.entries if entry.latency_ms <= budget_ms][-1]
+    return Adaptation(
+        chosen, candidates[0].entry(scorer.figure), pool, len(candidates), evaluation.runs, evaluation.saved
+    )
 
 
 def _examples(data: Path, store: BlockStore) -> Examples:
@@ -146,6 +147,32 @@ def _check_untuned(directory: Path) -> None:
 def _threads(directory: Path) -> int:
     """Return the number of threads that a package was measured with; 1 for a block store alone."""
     return Manifest.load(directory).latency.threads if (directory / MANIFEST).exists() else 1
+
+
+def _found_before(
+    package: Path, directory: Path, table: LatencyTable, scorer: SubnetScorer, found: Sequence[Candidate]
+) -> list[Candidate]:
+    """Return the subnets of the pool of before that were not found again, scored on the data of now.
+
+    A search near one budget does not come by what is good at others.
+    """
+    with suppress(MistifyError):  # a pool that cannot be read is replaced
+        pool = SubnetPool.load(state_directory(package), directory)
+        store, known = BlockStore.load(directory), {one.subnet for one in found}
+        subnets = [store.network_of(entry.files) for entry in (pool.entries if pool else ())]
+        new = [subnet for subnet in subnets if subnet not in known]
+        if new:
+            scores = scorer(new)
+            return [
+                Candidate(subnet, table.latency_ms(subnet), score)
+                for subnet, score in zip(new, scores, strict=True)
+            ]
+    return []
+
+
+def _metric(directory: Path) -> Metric | None:
+    """Return the metric of a package; None for a block store alone."""
+    return Manifest.load(directory).metric if (directory / MANIFEST).exists() else None
 
 
 def _check_reachable(space: SubnetSpace, table: LatencyTable, latency: Quantity, budget_ms: float) -> None:

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
@@ -81,38 +82,52 @@ class Classes:
 
 
 class Figures:
-    """Figures: the share of their variance that a network explains, 0 at least, and the share it does not."""
+    """Figures: the share of their variance that a network explains, 0 at least, and the share it does not.
 
-    def __init__(self, right: Array) -> None:
+    Or of their absolute deviations from the median.
+    """
+
+    def __init__(self, right: Array, *, absolute: bool = False) -> None:
         """Keep the figures.
 
         Args:
             right: [examples, ...].
+            absolute: Whether errors count as they are, and not their squares.
         """
         self._right = right.astype(np.float64)
-        self._variance = float(np.square(self._right - self._right.mean(0)).sum()) or 1.0
+        self._cost = np.abs if absolute else np.square
+        constant = np.median(self._right, 0) if absolute else self._right.mean(0)
+        self._most = float(self._cost(self._right - constant).sum()) or 1.0
+
+    @property
+    def error(self) -> float:
+        """The mean error, or squared error, of a network that explains nothing: it has a loss of 1."""
+        return self._most / self._right.size
 
     def sums(self, output: Array, rows: slice) -> Floats:
-        """Return the sum of the squared errors of a batch."""
-        return np.array([np.square(output - self._right[rows].reshape(output.shape)).sum()])
+        """Return the sum of the errors, or of their squares, of a batch."""
+        return np.array([self._cost(output - self._right[rows].reshape(output.shape)).sum()])
 
     def score(self, sums: Floats) -> Score:
-        """Return the share of the variance that is explained, and the share that is not."""
-        unexplained = float(sums[0]) / self._variance
+        """Return the share that is explained, and the share that is not."""
+        unexplained = float(sums[0]) / self._most
         return Score(max(0.0, 1 - unexplained), unexplained)
 
 
-def answers_of(kind: OutputKind, right: Array) -> Answers:
+def answers_of(kind: OutputKind, right: Array, metric: Metric = Metric.MEAN_SCORE) -> Answers:
     """Return right answers for an output.
 
     Args:
         kind: Of the output's values.
         right: As `Classes` or `Figures` takes them.
+        metric: By which subnets are scored.
 
     Raises:
         MistifyError: As `Classes`.
     """
-    return Figures(right) if kind is OutputKind.FIGURES else Classes(kind, right)
+    if kind is OutputKind.FIGURES:
+        return Figures(right, absolute=metric is Metric.MAE)
+    return Classes(kind, right)
 
 
 def _distribution(kind: OutputKind, predictions: Array) -> Array:

@@ -1,6 +1,7 @@
 """The candidates of a search: each subnet is scored once, and what came of it is kept."""
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from mistify_client.assembly.pool import PoolEntry
@@ -23,6 +24,9 @@ class Score(NamedTuple):
         return self.accuracy - _LOSS_WEIGHT * self.loss
 
 
+#: A figure of a score, for people.
+Figure: TypeAlias = Callable[[Score], float]
+
 #: Scores candidates, all of a batch at once.
 Scorer: TypeAlias = Callable[[Sequence[Subnet]], Sequence[Score]]
 
@@ -34,11 +38,10 @@ class Candidate(NamedTuple):
     latency_ms: float
     score: Score
 
-    @property
-    def entry(self) -> PoolEntry:
-        """What a pool keeps of it."""
+    def entry(self, figure: Figure = attrgetter("accuracy")) -> PoolEntry:
+        """Return what a pool keeps of it, with a figure of its score."""
         files = tuple(block.file for block in self.subnet)
-        return PoolEntry(files=files, latency_ms=self.latency_ms, accuracy=self.score.accuracy)
+        return PoolEntry(files=files, latency_ms=self.latency_ms, accuracy=figure(self.score))
 
     def fitness(self, budget_ms: float) -> float:
         """Return the accuracy within the budget; above it, something below 0 that falls with the latency."""
@@ -82,10 +85,17 @@ class Candidates:
         return [self._known[subnet] for subnet in subnets]
 
 
-def best_entries(candidates: Iterable[Candidate]) -> tuple[PoolEntry, ...]:
-    """Return the candidates of which no other one is as fast and worth as much, the fastest first."""
+def best_entries(
+    candidates: Iterable[Candidate], figure: Figure = attrgetter("accuracy")
+) -> tuple[PoolEntry, ...]:
+    """Return the candidates of which no other one is as fast and worth as much, the fastest first.
+
+    Args:
+        candidates: In any order.
+        figure: Of a score, that entries have.
+    """
     best: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.worth)):
         if not best or one.score.worth > best[-1].score.worth:
             best.append(one)
-    return tuple(one.entry for one in best)
+    return tuple(one.entry(figure) for one in best)

@@ -5,9 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from mistify.config.metric import Metric
 from mistify.package.blocks import BlockStore
+from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
-from mistify_client.subnets.answers import answers_of
+from mistify_client.subnets.answers import Figures, answers_of
 from mistify_client.subnets.candidates import Score
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.space import Subnet
@@ -20,6 +22,10 @@ class SubnetScorer:
     """Scores subnets by the answers that are right, or by those of the original network.
 
     Of several outputs, the means count. See `Classes` and `Figures` for what an output's score is.
+
+    Attributes:
+        metric: What `figure` is: `accuracy`; `agreement` with the original network without labels; of figures
+            alone, `mse` or `mae` where that is the package's metric; otherwise `mean_score`.
     """
 
     def __init__(
@@ -28,6 +34,7 @@ class SubnetScorer:
         store: BlockStore,
         original: Subnet,
         targets: Mapping[str, Array],
+        metric: Metric | None = None,
     ) -> None:
         """Find out what the answers are.
 
@@ -37,6 +44,7 @@ class SubnetScorer:
             original: The subnet whose answers stand for labels where there are none.
             targets: Right answers by output, as `Classes` or `Figures` takes them. Empty where there are no
                 labels.
+            metric: Of the package; None if it has none.
 
         Raises:
             MistifyError: As `LoadedBlock` and `Classes`.
@@ -44,8 +52,9 @@ class SubnetScorer:
         self._evaluation = evaluation
         self._infos = {info.name: info for info in store.outputs}
         self._kinds = {name: store.kind_of(name) for name in self._infos}
+        self.metric = _metric(list(self._kinds.values()), metric, labelled=bool(targets))
         right = targets or self._predictions(original)
-        self._answers = {name: answers_of(self._kinds[name], own) for name, own in right.items()}
+        self._answers = {name: answers_of(self._kinds[name], own, self.metric) for name, own in right.items()}
 
     def __call__(self, subnets: Sequence[Subnet]) -> list[Score]:
         """Return the score of each subnet.
@@ -63,6 +72,11 @@ class SubnetScorer:
                 sums[number][name] = sums[number][name] + answers.sums(values, rows)
         return [self._score(own) for own in sums]
 
+    def figure(self, score: Score) -> float:
+        """Return a score as a figure of the metric."""
+        errors = [answers.error for answers in self._answers.values() if isinstance(answers, Figures)]
+        return score.accuracy if self.metric.is_share else score.loss * errors[0]
+
     def _score(self, sums: Mapping[str, Array]) -> Score:
         scores = [answers.score(sums[name]) for name, answers in self._answers.items()]
         accuracy, loss = map(float, np.mean(scores, axis=0))
@@ -77,3 +91,12 @@ class SubnetScorer:
             )
             for name, info in self._infos.items()
         }
+
+
+def _metric(kinds: Sequence[OutputKind], of_package: Metric | None, *, labelled: bool) -> Metric:
+    """Return the metric that scores are figures of."""
+    if kinds == [OutputKind.FIGURES] and of_package in (Metric.MSE, Metric.MAE):
+        return of_package
+    if len(kinds) > 1 or kinds == [OutputKind.FIGURES]:
+        return Metric.MEAN_SCORE
+    return Metric.ACCURACY if labelled else Metric.AGREEMENT

@@ -10,7 +10,8 @@ from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.assembly.stitching import stitch
 from mistify_client.runtime.versions import state_directory
-from tests import block_stores
+from mistify_client.subnets.space import SubnetSpace
+from tests import block_stores, elastic_stores
 from tests.block_stores import HALVED, LAST_TWO, ORIGINAL
 from tests.mistify_client.conftest import make_package
 
@@ -35,6 +36,18 @@ def make_block_package(directory: Path, precision: Quantization = Quantization.N
     return package
 
 
+def make_elastic_package(directory: Path) -> Path:
+    """Make a package of the classifier of digits, whose subnets differ."""
+    store = elastic_stores.write(directory.with_name("store"))
+    whole = directory.with_name("whole.tflite")
+    whole.write_bytes(
+        stitch(directory.with_name("store"), [block.file for block in SubnetSpace(store).original])
+    )
+    package = make_package(directory, whole, store.inputs, store.outputs)
+    elastic_stores.write(package)
+    return package
+
+
 def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes: object) -> SubnetPool:
     """Write the pool of a package; without changes, all of its subnets are within its budget."""
     values = {
@@ -43,6 +56,8 @@ def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes:
         "original_ms": 10.0,
         "metric": Metric.AGREEMENT,
         "examples": 100,
+        "data": "mine.npz",
+        "strategy": "additive",
         "execution": Execution.INTERPRETER,
         "threads": 1,
         "entries": tuple(entries),

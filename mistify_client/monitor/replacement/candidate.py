@@ -1,7 +1,6 @@
 """Trial of a new package on this device, beside the one in use that it may replace."""
 
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo, verify
 from mistify_client.assembly.chaining import load_chain
+from mistify_client.examples import read_npz
 from mistify_client.runtime.inputs import Array, bind, checked
 from mistify_client.runtime.interpreter import Network, open_network
 from mistify_client.runtime.options import options_of
@@ -102,12 +102,7 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
     Raises:
         MistifyError: INVALID_DATASET, the file has no arrays, or they do not fit the inputs.
     """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            values = dict(arrays)
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        problem = Problem(str(path), str(error), "an .npz file with an array for each input", "write it anew")
-        raise MistifyError(ErrorCode.INVALID_DATASET, f"{path} cannot be used", [problem]) from error
+    values = read_npz(path)
     try:
         return checked(package.inputs, (), values)
     except MistifyError as error:

@@ -97,7 +97,7 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
         limits.pop("latency", None)
         if by_latency and made_for(package, template.hardware_name):
             fastest_ms = shortfall.fastest_ms / shortfall.ratio
-            limits["latency"] = format_time(_rounded(fastest_ms * share), _DIGITS)
+            limits["latency"] = format_time(rounded_down(fastest_ms * share), _DIGITS)
         elif by_latency and package.latency.threads != template.threads:
             reason += (
                 "; multiply-adds are limited, the package was measured with threads: "
@@ -106,7 +106,7 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
         elif by_latency:
             reason += f"; multiply-adds are limited, the package has no latency for {template.hardware_name}"
         if "FLOP" in limits or "latency" not in limits:
-            limits["FLOP"] = format_count(_rounded(_least_flops(package) * share), _DIGITS)
+            limits["FLOP"] = format_count(rounded_down(_least_flops(package) * share), _DIGITS)
     if targets.memory is not None:
         limits["memory"] = format_bytes(targets.memory)
     digest = hashlib.sha256(json.dumps(limits, sort_keys=True).encode()).hexdigest()[:8]
@@ -115,10 +115,11 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
     return NewGoal(goal_id, json.dumps([{**config, "id": goal_id, "adaptation_goal": limits}]), reason)
 
 
-def _least_flops(package: Manifest) -> float:
-    return min(part.achieved[FLOPS] for part in package.branches or (package,))
-
-
-def _rounded(limit: float) -> float:
+def rounded_down(limit: float) -> float:
+    """Return a limit that is the same under nearly equal conditions: a power of 1.1."""
     # Without the tiny addition, rounding errors could lower a limit that already is such a power.
     return float(_STEP ** floor(log(limit, _STEP) + 1e-9))
+
+
+def _least_flops(package: Manifest) -> float:
+    return min(part.achieved[FLOPS] for part in package.branches or (package,))

@@ -53,6 +53,11 @@ class MonitorState:
         return self.directory / "replacement.json"
 
     @property
+    def search(self) -> Path:
+        """Return the file with what the last search for other subnets said."""
+        return self.directory / "search.log"
+
+    @property
     def reports(self) -> Path:
         """Return the file of the measured latencies of packages, and whether they were reported."""
         return self.directory / "reports.json"

@@ -1,11 +1,9 @@
-"""Networks that go over to other blocks, with only their own in memory, and what a crash leaves of them."""
+"""Networks that go over to other blocks, with only their own in memory."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import CHOSEN, PagedNetwork, write_choice
+from mistify_client.assembly.paging import PagedNetwork
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
 from tests import block_stores
 from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
@@ -25,20 +23,13 @@ COMPILED = ChosenBlocks(files=ORIGINAL, execution=Execution.COMPILED)
 
 @pytest.fixture
 def store(tmp_path):
-    (tmp_path / "state").mkdir()
     (tmp_path / "store").mkdir()
     return block_stores.write(tmp_path / "store")
 
 
-def paged_network(store, state, default):
-    """Return a network that goes between the two, and to the first by the other execution."""
-    choices = [ChosenBlocks(files=files) for files in (ORIGINAL, OTHER)]
-    return PagedNetwork(store, state, [*choices, COMPILED], ChosenBlocks(files=default), 1)
-
-
 @pytest.fixture
 def paged(store):
-    network = paged_network(store, store.parent / "state", ORIGINAL)
+    network = PagedNetwork(store, ChosenBlocks(files=ORIGINAL), 1)
     yield network
     network.close()
 
@@ -113,7 +104,6 @@ def test_a_damaged_block_leaves_what_runs(store, paged):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store / HALVED)
     assert paged.running.files == ORIGINAL
-    assert not (store.parent / "state" / CHOSEN).exists()
     np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
 
 
@@ -124,63 +114,11 @@ def test_the_same_blocks_by_another_execution(store, paged):
     assert loaded(paged).keys() == before.keys()
     assert not any(block is before[name] for name, block in loaded(paged).items())
     np.testing.assert_allclose(outputs(paged), scores(store, ORIGINAL), atol=1e-6)
-    again = paged_network(store, store.parent / "state", OTHER)
-    assert again.running == COMPILED
-    again.close()
-
-
-def test_without_a_place_the_choice_ends_with_the_process(store):
-    state = store.parent / "state"
-    state.rmdir()
-    state.touch()  # a directory cannot be made there
-    for _ in range(2):
-        network = paged_network(store, state, ORIGINAL)
-        assert network.running.files == ORIGINAL
-        network.switch(ChosenBlocks(files=OTHER)).result()
-        np.testing.assert_array_equal(outputs(network), scores(store, OTHER))
-        network.close()
 
 
 def test_blocks_that_make_no_network_are_refused_at_once(paged):
     with pytest.raises(MistifyError, match="begins at position"):
         paged.switch(ChosenBlocks(files=ORIGINAL[1:]))
-
-
-def test_the_choice_survives(store, paged):
-    paged.switch(ChosenBlocks(files=OTHER)).result()
-    again = paged_network(store, store.parent / "state", ORIGINAL)
-    assert again.running.files == OTHER
-    again.close()
-
-
-@pytest.mark.parametrize("content", ["{", '["block-00.tflite"]', '{"files": [1]}'])
-def test_a_choice_that_cannot_be_read_is_refused_by_name(store, content):
-    (store.parent / "state" / CHOSEN).write_text(content)
-    with pytest.raises(MistifyError) as caught:
-        paged_network(store, store.parent / "state", ORIGINAL)
-    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
-    assert caught.value.problems[0].place == str(store.parent / "state" / CHOSEN)
-
-
-def test_several_may_write_the_choice_at_once(tmp_path):
-    """Of different lengths, so that a mixture is no choice."""
-    choices = [ChosenBlocks(files=tuple(f"block-{n}.tflite" for n in range(count))) for count in (1, 2, 4, 9)]
-
-    def write(chosen):
-        for _ in range(50):
-            write_choice(tmp_path, chosen)
-
-    with ThreadPoolExecutor(len(choices)) as writers:
-        for written in [writers.submit(write, chosen) for chosen in choices]:
-            written.result()
-    assert ChosenBlocks.model_validate_json((tmp_path / CHOSEN).read_bytes()) in choices
-
-
-def test_a_choice_that_is_none_any_more_counts_for_nothing(store):
-    (store.parent / "state" / CHOSEN).write_text('{"files": ["of-another-store.tflite"]}')
-    network = paged_network(store, store.parent / "state", ORIGINAL)
-    assert network.running.files == ORIGINAL
-    network.close()
 
 
 #: Goes over to the large blocks and back to the small one, and prints the resident kilobytes with each.
@@ -193,7 +131,7 @@ from mistify_client.assembly.paging import PagedNetwork
 
 directory = Path(sys.argv[1])
 small, large = (ChosenBlocks(files=names.split()) for names in sys.argv[2:])
-network = PagedNetwork(directory, directory.parent / "state", [small, large], large, 1)
+network = PagedNetwork(directory, large, 1)
 for chosen in (small, large, small):
     network.switch(chosen).result()
     status = Path("/proc/self/status").read_text().splitlines()
@@ -205,7 +143,6 @@ def test_blocks_that_do_not_run_are_not_in_memory(tmp_path):
     large, small = blocks_of(residual(width=200), 0.0), blocks_of(residual(), 1.0)
     whole = Block("small", 0, len(large), small[0].model)
     files = block_store([*large, whole], Quantization.NONE)
-    (tmp_path / "state").mkdir()
     (tmp_path / "store").mkdir()
     for name, content in files.items():
         (tmp_path / "store" / name).write_bytes(content)
@@ -218,36 +155,3 @@ def test_blocks_that_do_not_run_are_not_in_memory(tmp_path):
     assert weights > 5_000
     assert with_large - before > weights
     assert after - before < weights // 4
-
-
-#: Goes over to blocks of which one is a pipe, and never comes to an end.
-SCRIPT = """
-import sys
-from pathlib import Path
-from mistify_client.assembly.chaining import ChosenBlocks
-from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import PagedNetwork
-
-directory = Path(sys.argv[1])
-original, other = (ChosenBlocks(files=names.split()) for names in sys.argv[2:])
-network = PagedNetwork(directory, directory.parent / "state", [original, other], original, 1)
-network.switch(original).result()
-network.switch(other).result()
-"""
-
-
-def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(store):
-    content = (store / HALVED).read_bytes()
-    (store / HALVED).unlink()
-    os.mkfifo(store / HALVED)
-    arguments = [str(store), " ".join(ORIGINAL), " ".join(OTHER)]
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments])
-    with (store / HALVED).open("wb"):  # once it is being read
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-    (store / HALVED).unlink()
-    (store / HALVED).write_bytes(content)
-    network = paged_network(store, store.parent / "state", OTHER)
-    assert network.running.files == ORIGINAL
-    np.testing.assert_array_equal(outputs(network), scores(store, ORIGINAL))
-    network.close()

@@ -3,6 +3,7 @@
 import pytest
 
 from mistify.config.metric import Metric
+from mistify.errors import ErrorCode, MistifyError
 from mistify.files import PART
 from mistify.package.blocks import BLOCKS
 from mistify_client.assembly.executions import Execution
@@ -27,6 +28,8 @@ def pool(store, **changes):
         "original_ms": 5.0,
         "metric": Metric.AGREEMENT,
         "examples": 10,
+        "data": "mine.npz",
+        "strategy": "additive",
         "execution": Execution.INTERPRETER,
         "threads": 1,
         "entries": entries,
@@ -58,8 +61,15 @@ def test_a_pool_of_another_store_does_not_count(store):
     assert SubnetPool.load(store, store) is None
 
 
-@pytest.mark.parametrize("content", [None, "", "{}", '{"format_version": 2}'])
-def test_where_none_can_be_read_there_is_none(store, content):
-    if content is not None:
-        (store / POOL).write_text(content)
+def test_where_there_is_none_nothing_is_wrong(store):
     assert SubnetPool.load(store, store) is None
+    assert SubnetPool.load(store / "nowhere", store) is None
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"format_version": 2}'])
+def test_one_that_cannot_be_read_is_named(store, content):
+    (store / POOL).write_text(content)
+    with pytest.raises(MistifyError, match="remove it, or replace it by mistify adapt") as caught:
+        SubnetPool.load(store, store)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert caught.value.problems[0].place == str(store / POOL)

@@ -1,10 +1,12 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -359,3 +361,13 @@ def test_an_embedded_server_reads_below_the_data_roots(mistify, config, tmp_path
     assert result.exit_code == 2
     assert "[0].model" in result.stderr
     assert ", ".join(map(str, roots)) in result.stderr
+
+
+@pytest.mark.parametrize("command", ["adapt", "port", "monitor"])
+def test_the_help_of_a_command_fills_its_lines(mistify, command):
+    """A paragraph is as long as the screen, but for its last line."""
+    text = mistify(command, "--help").output.split("╭")[0]
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        lines = [line.rstrip() for line in paragraph.splitlines()]
+        for line, following in pairwise(lines):
+            assert len(line) + len(following.split()[0]) > 135, paragraph

@@ -302,6 +302,21 @@ def test_ratios_to_what_different_machines_take_do_not_mix(package):
     assert watched.step(1005.0, 1004.0, Targets()).predicted_ms == (40.0, 100.0, 250.0)
 
 
+def test_ratios_to_what_other_numbers_of_threads_take_do_not_mix(package):
+    three_branches().save(package)
+    watched = Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
+    state = state_directory(package)
+    recorder = Recorder.open(state, 3, Switchboard.open(state).generation, 1)
+    for n in range(5):
+        recorder.record(1000.0 + n, 800.0, 800.0, 0.0, option=1, batch=1)
+    assert watched.step(1004.0, 1000.0, Targets()).situation.ratio == pytest.approx(8.0)
+    latency = three_branches().latency.model_copy(update={"threads": 2})
+    three_branches().model_copy(update={"latency": latency}).save(package)
+    Switchboard.open(state).bump()
+    outcome = watched.step(1005.0, 1004.0, Targets())
+    assert (outcome.threads, outcome.situation.ratio) == (2, 1.0)
+
+
 def test_dwells(device):
     """However conditions change, switches that nothing forces are apart by the dwell."""
     restless = device(load=lambda now: 0.5 if int(now) % 2 else 3.0, noise=0.1)

@@ -267,6 +267,6 @@ def test_examples_are_read_before_a_package_is_asked_for(watched, tmp_path):
     asks = watched.config.replacement.model_copy(update={"examples": tmp_path / "none.npz"})
     watched.config = watched.config.model_copy(update={"replacement": asks})
     watched.monitor.reload()
-    assert f"{tmp_path / 'none.npz'} cannot be used" in watched.journal.problems["config"]
+    assert f"{tmp_path / 'none.npz'}: got" in watched.journal.problems["config"]
     with pytest.raises(MistifyError, match="No such file"):
         Monitor(watched.package, lambda: watched.config, watched.journal)

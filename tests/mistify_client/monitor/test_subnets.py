@@ -2,17 +2,23 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
+from mistify.fleet import DevicePool, DeviceSubnet, check_status
+from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.daemon import Monitor
+from mistify_client.monitor.fleet import device_status
 from mistify_client.monitor.replacement.candidate import try_candidate
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
+from mistify_client.monitor.state.targets import write_changes
 from mistify_client.runtime.model import load
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import Recorder
@@ -132,9 +138,47 @@ def test_status_shows_subnets_and_their_blocks(package, watched):
     ]
     assert [each["accuracy"] for each in branches] == [0.7, 0.9]
     lines = shown("status", "--package", package).stdout.splitlines()
-    assert "* subnet 0: 12ms now, 4ms expected, accuracy 0.7" in lines
-    assert "  subnet 1: 30ms now, 10ms expected, accuracy 0.9" in lines
+    assert "* subnet 0: 12ms now, 4ms expected, agreement 0.7" in lines
+    assert "  subnet 1: 30ms now, 10ms expected, agreement 0.9" in lines
+    assert "subnets: 2, scored on 100 examples; the original network is expected to take 10ms" in lines
+    pool = watched.status["pool"]
+    assert (pool["metric"], pool["examples"], pool["original_ms"]) == ("agreement", 100, 10.0)
+    assert (pool["budget_ms"], pool["data"], pool["strategy"]) == (20.0, "mine.npz", "additive")
     assert watched.status["reason"].startswith("subnet 0 takes 12ms at the measured ratio 3.00")
+
+
+@pytest.mark.parametrize(
+    ("package_metric", "pool_metric", "counts"),
+    [(Metric.ACCURACY, Metric.AGREEMENT, True), (Metric.MSE, Metric.MSE, True), (Metric.MAE, "other", False)],
+)
+def test_a_target_of_accuracy_counts_where_subnets_are_scored_in_such_figures(
+    package, package_metric, pool_metric, counts
+):
+    Manifest.load(package).model_copy(update={"metric": package_metric}).save(package)
+    write_pool(package, metric=pool_metric)
+    watched = Watched(package)
+    write_changes(watched.state.targets, {"accuracy": "0.8"})
+    watched.step(1.0, 3)
+    problem = (
+        f"the target of accuracy is in {package_metric}, and does not count: subnets are scored by other on "
+        "this device"
+    )
+    assert watched.status["problems"] == ({} if counts else {"accuracy": problem})
+    expected = {"latency": "20ms"} | ({"accuracy": "80%"} if counts else {})
+    assert watched.status["targets"] == expected
+    watched.monitor.close()
+
+
+def test_the_server_is_told_of_the_pool(package, watched):
+    watched.step(1.0, 2)
+    status = device_status("kitchen-7", watched.monitor._outcome, None, {})
+    assert (status.branch, status.branches) == (1, 2)
+    subnets = tuple(DeviceSubnet(entry.latency_ms, entry.accuracy) for entry in SUBNETS)
+    assert status.pool == DevicePool(Metric.AGREEMENT, 100, 10.0, subnets)
+    check_status(status)
+    many = watched.monitor._outcome.pool.model_copy(update={"entries": 60 * SUBNETS})
+    outcome = replace(watched.monitor._outcome, pool=many)
+    check_status(device_status("kitchen-7", outcome, None, {}))
 
 
 def test_a_daemon_switches_what_an_app_runs(package, tmp_path):

@@ -14,11 +14,12 @@ from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import CHOSEN, PagedNetwork, write_choice
+from mistify_client.assembly.paging import PagedNetwork
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, PagedSubnets
 from mistify_client.runtime.statistics import observed
-from mistify_client.runtime.versions import announce, state_directory
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import install_pool, state_directory
 from tests.block_stores import HALVED, ORIGINAL, called, images, residual
 from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
@@ -93,20 +94,23 @@ def test_a_subnet_that_is_not_in_memory_is_loaded_while_the_one_before_runs(pack
     assert seen.inferences["option"].tolist() == [1, 1, 0]
 
 
-def test_what_ran_last_runs_again_until_what_is_wanted_is_loaded(package):
+def test_what_was_chosen_last_runs_when_the_package_is_loaded_again(package):
     write_pool(package)
-    model = load(package)
-    model.switch(0)
-    model(images(2))
-    join_loading(model)
+    load(package).switch(0)
     again = load(package)
     assert (again.wanted, again.running) == (0, 0)
-    again.switch(1)
-    third = load(package)
-    assert (third.wanted, third.running) == (1, 0)
-    np.testing.assert_array_equal(third(images(2)), fast(package))
-    join_loading(third)
-    np.testing.assert_allclose(third(images(2)), original(), atol=1e-5)
+    np.testing.assert_array_equal(again(images(2)), fast(package))
+
+
+def test_where_what_was_chosen_is_damaged_the_default_runs_until_it_is_not(package, caplog):
+    write_pool(package)
+    load(package).switch(0)
+    content = (package / HALVED).read_bytes()
+    (package / HALVED).write_bytes(content[:-1])
+    model = load(package)
+    assert (model.wanted, model.running) == (0, 1)
+    assert str(package / HALVED) in caplog.text
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
 
 
 def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(package, caplog):
@@ -115,7 +119,7 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
     (package / HALVED).write_bytes(content[:-1])
     now = 0.0
     choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
-    network = PagedNetwork(package, state_directory(package), choices, choices[1], 1)
+    network = PagedNetwork(package, choices[1], 1)
     subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
 
     def run():
@@ -173,11 +177,6 @@ def of_no_store(package):
     (package / "blocks.json").unlink()
 
 
-def unreadable(package):
-    write_pool(package)
-    (state_directory(package) / "pool.json").write_text("{")
-
-
 def empty(package):
     write_pool(package, entries=())
 
@@ -189,7 +188,7 @@ def of_before_it_was_tuned(package):
 
 @pytest.mark.parametrize(
     "prepare",
-    [lambda package: None, of_another_store, of_no_store, unreadable, empty, of_before_it_was_tuned],
+    [lambda package: None, of_another_store, of_no_store, empty, of_before_it_was_tuned],
 )
 def test_without_a_pool_the_network_runs_as_a_whole(package, prepare):
     prepare(package)
@@ -202,20 +201,71 @@ def test_without_a_pool_the_network_runs_as_a_whole(package, prepare):
         model.switch(0)
 
 
-def test_a_new_pool_is_taken_over_once_it_is_announced(package):
+def damaged(path):
+    path.write_text('{"format_version": 1}')
+
+
+def unreadable(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [damaged, unreadable])
+def test_with_a_damaged_pool_the_network_runs_as_a_whole_and_the_log_says_how_to_mend_it(
+    package, damage, caplog
+):
     write_pool(package)
+    path = state_directory(package) / "pool.json"
+    damage(path)
     model = load(package)
-    write_pool(package, SUBNETS[:1])
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    assert len(model.options) == 2
-    announce(package)
+    assert model.options[0].kind == "branch"
+    assert str(path) in caplog.text
+    assert "remove it, or replace it by mistify adapt" in caplog.text
+
+
+def join_taking_over(model):
+    """Run an inference, so that the model notices what is new, and wait until that is loaded."""
     model(images(2))
     for thread in threading.enumerate():
         if thread.name == "mistify-version":
             thread.join()
+
+
+def test_a_new_pool_is_taken_over(package):
+    write_pool(package)
+    model = load(package)
+    model.switch(1)
+    pool = install_pool(package, write_pool(package, SUBNETS[:1]), expected=package)
+    assert (pool.generation, pool.entries) == (1, SUBNETS[:1])
+    join_taking_over(model)
     np.testing.assert_array_equal(model(images(2)), fast(package))
     assert [each.blocks.files for each in model.options] == [FAST]
     assert (model.wanted, model.running) == (0, 0)
+
+
+def test_a_pool_that_was_not_announced_is_announced_by_who_reads_it_first(package):
+    """Who wrote it was killed. All agree on what an option is: those that run, and those that come."""
+    write_pool(package)
+    model = load(package)
+    model.switch(0)
+    write_pool(package, SUBNETS[::-1], generation=1)
+    assert (len(model.options), model.wanted) == (2, 0)
+    fresh = load(package)
+    assert [each.blocks.files for each in fresh.options] == [ORIGINAL, FAST]
+    assert Switchboard.open(state_directory(package)).generation == 1
+    assert fresh.wanted == 1  # the default, and not what was chosen among others
+    join_taking_over(model)
+    assert (model.options, model.wanted) == (fresh.options, 1)
+
+
+def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
+    pool = write_pool(package)
+    (state_directory(package) / "pool.json").unlink()
+    with pytest.raises(MistifyError, match="has got another version") as caught:
+        install_pool(package, pool, expected=tmp_path / "another")
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert load(package).options[0].kind == "branch"
 
 
 def test_subnets_by_the_other_execution(package):
@@ -227,7 +277,6 @@ def test_subnets_by_the_other_execution(package):
     model(images(2))
     join_loading(model)
     np.testing.assert_allclose(model(images(2)), fast(package), atol=1e-5)
-    assert Execution.COMPILED in (state_directory(package) / CHOSEN).read_text()
 
 
 def test_subnets_that_pass_integers(tmp_path):
@@ -255,24 +304,17 @@ def test_outputs_that_the_manifest_has_and_the_blocks_have_not_are_an_error(pack
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_what_is_unknown_of_the_choice_counts_for_nothing(package):
-    """It is that of an earlier pool."""
-    write_pool(package)
-    write_choice(state_directory(package), ChosenBlocks(files=(*ORIGINAL[:2], "last-two.tflite")))
-    assert load(package).running == 1
-    write_choice(state_directory(package), ChosenBlocks(files=FAST))
-    assert load(package).running == 0
-
-
 def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
     state = state_directory(package)
     pool = options(package)
     assert not pool.of_blocks
     write_pool(package)
-    (state / CHOSEN).mkdir()  # in place of the file
+    (state / "switchboard").unlink(missing_ok=True)
+    (state / "switchboard").mkdir()  # in place of the file
     model = load(package)
     model.switch(0)
     model(images(2))
     join_loading(model)
-    assert "is not remembered" in caplog.text
+    assert "no monitor can switch this model" in caplog.text
     np.testing.assert_array_equal(model(images(2)), fast(package))
+    assert load(package).running == 1

@@ -1,31 +1,30 @@
 """Packages that are adapted to a device, and what failures and crashes leave of them."""
 
 import json
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import Manifest
+from mistify.package.training import OutputKind
 from mistify.parsing.quantities import parse_time
-from mistify_client.assembly.chaining import ChosenBlocks, load_chain
-from mistify_client.assembly.paging import CHOSEN, PagedNetwork
-from mistify_client.assembly.pool import POOL, SubnetPool
+from mistify_client.assembly.chaining import load_chain
+from mistify_client.assembly.pool import SubnetPool
 from mistify_client.files import held_alone
 from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import state_directory
+from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.adapting import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
 from tests import elastic_stores
 from tests.block_stores import images
 from tests.disks import files_limited_to
-from tests.mistify_client.pools import make_block_package
+from tests.mistify_client.pools import make_block_package, make_elastic_package
 from tests.mistify_client.subnets.test_scores import in_keras
 
 TABLE = "latency-interpreter-1.json"
@@ -33,8 +32,7 @@ TABLE = "latency-interpreter-1.json"
 
 @pytest.fixture
 def package(tmp_path):
-    elastic_stores.write(tmp_path / "package")
-    return tmp_path / "package"
+    return make_elastic_package(tmp_path / "package")
 
 
 @pytest.fixture
@@ -72,14 +70,9 @@ def content_of(directory):
 
 
 def chosen_files(package):
-    """What a paged network runs when it is loaded."""
-    state = state_directory(package)
-    pool = SubnetPool.load(state, package)
-    choices = [ChosenBlocks(files=entry.files, execution=pool.execution) for entry in pool.entries]
-    original = ChosenBlocks(files=tuple(one.file for one in space_of(package).original))
-    network = PagedNetwork(package, state, choices, original, 1)
-    network.close()
-    return network.running.files
+    """What runs when the package is loaded."""
+    model = load(package)
+    return model.options[model.running].blocks.files
 
 
 def space_of(package):
@@ -162,6 +155,42 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     assert chosen_files(package) == result.chosen.files
 
 
+def test_subnets_that_an_earlier_search_found_stay_in_the_pool(package, data):
+    """Additive search looks at all latencies, and evolution near one of them."""
+    whole = adapted(package, data, "0.6x")
+    again = adapted(package, data, "1x", strategy=Strategy.EVOLUTION)
+    for entry in whole.pool.entries:
+        assert any(
+            other.latency_ms <= entry.latency_ms and other.accuracy >= entry.accuracy
+            for other in again.pool.entries
+        )
+    assert (whole.pool.strategy, again.pool.strategy) == ("additive", "evolution")
+    assert again.pool.data == str(data)
+
+
+class Meanwhile:
+    """Installs another package once the search begins."""
+
+    def __init__(self, package, other):
+        self.package, self.other = package, other
+
+    def __call__(self, line):
+        if line.startswith("searching"):
+            install(self.package, self.other)
+
+
+def test_a_package_that_gets_another_version_meanwhile_is_left_as_it_is(tmp_path, package, unlabelled):
+    """What was found is for the version before: its blocks are not in the new one."""
+    (tmp_path / "next").mkdir()
+    other = make_elastic_package(tmp_path / "next" / "package")
+    with pytest.raises(MistifyError, match="has got another version") as caught:
+        adapted(package, unlabelled, tell=Meanwhile(package, other))
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert current(package) != package
+    assert SubnetPool.load(state_directory(package), package) is None
+    assert load(package).options[0].kind == "branch"
+
+
 def test_a_latency_below_that_of_every_subnet_is_refused(package, unlabelled):
     with pytest.raises(MistifyError, match=r"--latency: got 0\.1x .* the fastest subnet takes") as caught:
         adapted(package, unlabelled, "0.1x")
@@ -197,6 +226,34 @@ def break_block(package, data):
     path.write_bytes(path.read_bytes()[:-1])
 
 
+@pytest.mark.parametrize("metric", [Metric.MSE, Metric.MAE, Metric("pinball_error")])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_figures_have_the_metric_of_the_package_where_it_is_known(
+    package, unlabelled, device_data, metric, labelled
+):
+    """As in Keras; otherwise they have the share of the variance that is explained."""
+    store = elastic_stores.BlockStore.load(package)
+    (output,) = store.outputs
+    figures = store.model_copy(update={"kinds": {output.name: OutputKind.FIGURES}})
+    (package / BLOCKS).write_text(figures.model_dump_json())
+    Manifest.load(package).model_copy(update={"metric": metric}).save(package)
+    images = device_data[0][:50]
+    right = in_keras(space_of(package).original, images)
+    if labelled:
+        right = right + np.random.default_rng(0).normal(size=right.shape).astype(np.float32)
+        np.savez(unlabelled, image=images, y=right)
+    pool = adapted(package, unlabelled).pool
+    assert pool.metric is (Metric.MEAN_SCORE if metric.plugged_in else metric)
+    expected = {Metric.MSE: mean_squared_error, Metric.MAE: mean_absolute_error}.get(
+        metric, lambda right, output: max(0, r2_score(right, output, multioutput="variance_weighted"))
+    )
+    for entry in pool.entries:
+        outputs = in_keras(space_of(package).store.network_of(entry.files), images)
+        assert entry.accuracy == pytest.approx(expected(right, outputs), rel=1e-4, abs=1e-9)
+    figures = [entry.accuracy for entry in pool.entries]
+    assert figures == sorted(figures, reverse=not pool.metric.is_share)
+
+
 @pytest.mark.parametrize("fault", [break_data, break_labels, break_block])
 @pytest.mark.parametrize("adapted_before", [False, True])
 def test_a_failure_leaves_all_as_it_was(package, unlabelled, fault, adapted_before):
@@ -219,98 +276,3 @@ def test_a_full_disk_leaves_the_old_pool_and_the_old_choice(package, unlabelled)
     after = content_of(state)
     assert {name: after[name] for name in before} == before
     assert chosen_files(package)
-
-
-#: Adapts a package again and again, killed each time when it comes to another file; prints what is left as
-#: JSON. An audit hook counts what a process does with files: all that writes is a point to be killed at, and
-#: each tenth that reads.
-KILLED = """
-import json, os, signal, sys
-from pathlib import Path
-from mistify.parsing.quantities import parse_time
-from mistify_client.subnets.adapting import adapt
-
-root, data = Path(sys.argv[1]), Path(sys.argv[2])
-package, state = root / "package", root / "package.state"
-adapt(package, data, parse_time("1x"), seconds=1e-6)
-table = next(state.glob("subnets/latency-*"))
-tables = [table.read_bytes(), None]
-old = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
-
-
-def points(event, arguments):
-    name = str(arguments[0]) if arguments else ""
-    if not name.startswith(str(root)):
-        return None
-    if event in ("os.rename", "os.mkdir", "os.remove"):
-        return "writes"
-    if event == "open":
-        return "writes" if arguments[2] & (os.O_WRONLY | os.O_RDWR) else "reads"
-    return None
-
-
-def run(point):
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    seen = {"writes": 0, "reads": 0}
-
-    def kill(event, arguments):
-        kind = points(event, arguments)
-        if kind is not None:
-            seen[kind] += 1
-            if (kind, seen[kind]) == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(kill)
-    adapt(package, data, parse_time("0.9x"), seconds=1e-6)
-    os._exit(0)
-
-
-for kind, step in (("writes", 1), ("reads", 10)):
-    number, status = 1, signal.SIGKILL
-    while status:
-        for path in state.rglob("*"):
-            if path.is_file():
-                path.unlink()
-        for path, content in old.items():
-            path.write_bytes(content)
-        if number % 2:
-            table.unlink()
-        status = run((kind, number))
-        print(json.dumps([kind, number, status]))
-        print(json.dumps({str(path.relative_to(root)): path.read_text()
-                          for path in sorted(state.rglob("*")) if path.suffix == ".json"}))
-        number += step
-"""
-
-
-def test_sigkill_at_any_point_leaves_the_old_or_the_new(package, unlabelled):
-    old = adapted(package, unlabelled, "1x")
-    before = content_of(package)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(package.parent), str(unlabelled)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    kills = list(zip(lines[::2], lines[1::2], strict=True))
-    assert [status for (_, _, status), _ in kills].count(0) == 2  # both series came to their ends
-    for (kind, number, status), files in kills:
-        place = f"{kind} {number}"
-        chosen = json.loads(files[f"package.state/{CHOSEN}"])["files"]
-        pool = SubnetPool.model_validate_json(files[f"package.state/{POOL}"])
-        share = pool.budget_ms / pool.original_ms
-        assert share == pytest.approx(1) or share == pytest.approx(0.9), place
-        if share > 0.95:
-            assert status == signal.SIGKILL, place
-            assert tuple(chosen) == old.chosen.files, place
-        else:
-            assert tuple(chosen) in (old.chosen.files, pool.best().files), place
-            assert status or tuple(chosen) == pool.best().files, place
-    shares = [json.loads(files[f"package.state/{POOL}"])["budget_ms"] for _, files in kills]
-    assert len(set(shares)) > 1
-    assert content_of(package) == before
-    again = adapted(package, unlabelled)
-    assert chosen_files(package) == again.chosen.files

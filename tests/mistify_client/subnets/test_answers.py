@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, r2_score
+from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, r2_score
 
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.training import OutputKind
 from mistify_client.subnets.answers import answers_of
@@ -73,6 +74,24 @@ def test_figures():
     expected = r2_score(right, output, multioutput="variance_weighted")
     assert actual.accuracy == pytest.approx(expected, rel=1e-5)
     assert actual.loss == pytest.approx(1 - expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (Metric.MSE, mean_squared_error),
+        (Metric.MAE, mean_absolute_error),
+        (Metric.MEAN_SCORE, mean_squared_error),
+    ],
+)
+def test_errors_of_figures(metric, expected):
+    right = RNG.normal(1.0, size=(40, 3)) ** 3
+    output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
+    answers = answers_of(OutputKind.FIGURES, right, metric)
+    loss = answers.score(answers.sums(output, slice(0, 40))).loss
+    assert loss * answers.error == pytest.approx(expected(right, output), rel=1e-5)
+    best = np.median(right, 0) if metric is Metric.MAE else right.mean(0)
+    assert answers.error == pytest.approx(expected(right, best + 0 * right), rel=1e-5)
 
 
 def test_figures_that_explain_nothing():

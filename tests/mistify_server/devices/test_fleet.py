@@ -13,8 +13,9 @@ from markupsafe import escape
 from pydantic import TypeAdapter
 from typing_extensions import override
 
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, LastSwitch
+from mistify.fleet import DevicePool, DeviceReport, DeviceStatus, DeviceSubnet, FleetSummary, LastSwitch
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server.devices import fleet as fleet_module
 from mistify_server.devices.fleet import Fleet
@@ -35,6 +36,11 @@ STATUS = DeviceStatus(
     reason="the best branch within the targets",
     targets={"latency": "20ms"},
     last_switch=LastSwitch(1_790_000_000_000, 1, "branch 1 would take 30ms"),
+)
+
+
+POOL = DevicePool(
+    Metric.AGREEMENT, 100, 10.0, (DeviceSubnet(4.0, 0.7), DeviceSubnet(8.0, 0.954), DeviceSubnet(10.0, 1.0))
 )
 
 
@@ -136,6 +142,10 @@ def test_what_cannot_be_written_is_written_later(store: Store) -> None:
         ({"targets": {str(number): "1ms" for number in range(51)}}, "targets"),
         ({"problems": {"package": "x" * 1_001}}, "problems"),
         ({"last_switch": LastSwitch(-1, 0, "")}, "last_switch.unix_ms"),
+        ({"pool": replace(POOL, original_ms=0.0)}, "pool.original_ms"),
+        ({"pool": replace(POOL, subnets=(DeviceSubnet(float("inf"), 1.0),))}, "pool.subnets[0].latency_ms"),
+        ({"pool": replace(POOL, subnets=(DeviceSubnet(1.0, float("nan")),))}, "pool.subnets[0].accuracy"),
+        ({"pool": replace(POOL, subnets=51 * POOL.subnets[:1])}, "pool.subnets"),
         ({"last_switch": LastSwitch(1, 0, "x" * 1_001)}, "last_switch.reason"),
     ],
 )
@@ -157,6 +167,27 @@ def test_only_so_many_devices_report_to_a_server(store: Store, monkeypatch: pyte
     assert raised.value.code is ErrorCode.NO_ROOM
     fleet.report(replace(STATUS, branch=2))
     assert fleet.page(10)[0][0].status.branch == 2
+
+
+async def test_the_subnets_that_a_device_has_found_are_listed_and_shown(site: Any) -> None:
+    status = replace(STATUS, pool=POOL)
+    async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
+        with DevicesClient(address) as client:
+            await asyncio.to_thread(client.report_status, status)
+        async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
+            listed = (await web.get("/v1/fleet")).json()
+            page = (await web.get("/fleet")).text
+    (device,) = listed["devices"]
+    assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
+    assert "subnet 0 of 0 to 2" in page
+    assert "from subnet 1<br>" in page
+    assert "3 subnets found on the device, by agreement on 100 examples" in page
+    assert (
+        '<td>1</td><td class="number">8ms</td><td class="number">0.80x</td><td class="number">95.4%</td>'
+        in page
+    )
+    with open_store(site.store) as store:
+        assert [report.status for report in store.fleet.all()] == [status]
 
 
 async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> None:

@@ -1,0 +1,160 @@
+"""The search for other subnets of a package when none of its pool keeps to the targets (AdaptiveNet 5.3)."""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import MistifyError
+from mistify.parsing.quantities import format_time
+from mistify_client.assembly.pool import SubnetPool
+from mistify_client.monitor.config import SearchConfig
+from mistify_client.monitor.foreground import IntervalOutcome
+from mistify_client.monitor.replacement.goals import rounded_down
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.runtime.versions import current, state_directory
+
+_ABOUT: Final = "search"
+
+#: The command `mistify`, whichever way this process was started.
+_MISTIFY: Final = (sys.executable, "-c", "from mistify_client.cli.main import main; main()")
+
+#: The lowest priority that Linux has.
+_NICE: Final = 19
+
+_DIGITS: Final = 3
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A search that goes on.
+
+    Attributes:
+        process: that searches.
+        budget_ms: which subnets are to keep.
+    """
+
+    process: subprocess.Popen[bytes]
+    budget_ms: float
+
+
+class SubnetSearch:
+    """Searches for other subnets, one search at a time, by `mistify adapt` in a process of low priority.
+
+    The data, the strategy and the number of threads are those of the pool. What is found becomes the pool by
+    itself. Equal conditions lead to one search, and none is made within less than one that failed, until the
+    daemon is started again.
+
+    Args:
+        package: the directory of the package that was shipped.
+        messages: the file for what the process says.
+        journal: the log for searches and problems.
+
+    Attributes:
+        config: settings of the searches, which may change.
+    """
+
+    def __init__(self, package: Path, messages: Path, journal: Journal) -> None:
+        self.config = SearchConfig()
+        self._package = package
+        self._messages = messages
+        self._journal = journal
+        self._search: _Search | None = None
+        self._made: set[tuple[float, float | None, float | None]] = set()
+        self._futile_ms = 0.0
+
+    @property
+    def budget_ms(self) -> float | None:
+        """Return the milliseconds that subnets are to keep that are searched now; None if none are."""
+        return None if self._search is None else self._search.budget_ms
+
+    def goes_on(self) -> bool:
+        """Return True if a search goes on; if one has ended since the last call, note in the log how."""
+        if self._search is not None and (code := self._search.process.poll()) is not None:
+            self._note_end(self._search, code)
+        return self._search is not None
+
+    def goes_first(self, outcome: IntervalOutcome, short_seconds: float) -> bool:
+        """Begin a search if it is time to.
+
+        Args:
+            outcome: the present decision, by which no option keeps to the targets.
+            short_seconds: how long that has been so.
+
+        Returns:
+            True while there is a search to wait for, or to come.
+        """
+        situation = outcome.situation
+        targets = situation.targets
+        if not (self.config.enabled and situation.options[0].blocks) or targets.latency is None:
+            return False
+        budget_ms = targets.latency / situation.ratio
+        key = rounded_down(budget_ms), targets.accuracy, targets.memory
+        if key in self._made or budget_ms <= self._futile_ms:
+            return False
+        if short_seconds >= self.config.after and not situation.idle:
+            self._made.add(key)
+            self._begin(budget_ms)
+        return True
+
+    def stop(self) -> None:
+        """End a search that goes on, which leaves the pool as it is."""
+        if self._search is not None:
+            self._search.process.kill()
+            self._search.process.wait()
+            self._search = None
+
+    def _begin(self, budget_ms: float) -> None:
+        try:
+            pool = SubnetPool.load(state_directory(self._package), current(self._package))
+            if pool is None:
+                return
+            with self._messages.open("wb") as messages:
+                process = subprocess.Popen(  # noqa: S603 (Mistify itself)
+                    _command(self._package, pool, budget_ms),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=messages,
+                )
+        except (MistifyError, OSError) as error:
+            self._journal.problem(_ABOUT, f"other subnets cannot be searched: {error}")
+            return
+        with suppress(OSError):  # it has ended, or the system has no priorities
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
+        self._search = _Search(process, budget_ms)
+        reason = f"other subnets are searched: within {format_time(budget_ms, _DIGITS)} on a free device"
+        self._journal.note("search", reason, budget_ms=round(budget_ms, 4), data=pool.data)
+
+    def _note_end(self, search: _Search, code: int) -> None:
+        """Note in the log how a search has ended."""
+        self._search = None
+        if code == 0:
+            self._journal.problem(_ABOUT, None)
+            self._journal.note("search", "other subnets were searched")
+        else:
+            self._futile_ms = max(self._futile_ms, search.budget_ms)
+            reason = self._said() or f"the process ended with {code}"
+            self._journal.problem(_ABOUT, f"no other subnets were found: {reason}")
+
+    def _said(self) -> str:
+        """Return the error that a search ended with, on one line."""
+        try:
+            messages = self._messages.read_text(errors="replace")
+        except OSError as error:
+            return str(error)
+        return " ".join(messages.rpartition("mistify: ")[2].split())
+
+
+def _command(package: Path, pool: SubnetPool, budget_ms: float) -> list[str]:
+    """Return the command that searches as the pool was found, within another latency."""
+    options = {
+        "--package": str(package),
+        "--data": pool.data,
+        "--latency": f"{budget_ms:.6f}ms",
+        "--strategy": pool.strategy,
+        "--threads": str(pool.threads),
+    }
+    return [*_MISTIFY, "adapt", *(word for option in options.items() for word in option)]
