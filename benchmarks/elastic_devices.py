@@ -2,11 +2,11 @@
 
 `python -m benchmarks.elastic_devices --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
 
-A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8
-(`elastic_stores`). Ten devices have images of the test file, which the server has neither trained nor chosen with. The classes of
-a device have shares of a Dirichlet distribution of 0.1, so that most of its images are of one to three. Each
-device has up to 1,000 images, fewer where the file has no more of its classes; 200 of them, or half, are to
-search on, the others are held out.
+A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8 (`elastic_stores`).
+Ten devices have images of the test file, which the server has neither trained nor chosen with. The classes
+of a device have shares of a Dirichlet distribution of 0.1, so that most of its images are of one to three.
+Each device has up to 1,000 images, fewer where the file has no more of its classes; 200 of them, or half,
+are to search on, the others are held out.
 
 The server's choice is the subnet that its executor has for half of the multiply-adds. A device has the latency
 of that as its limit, by a table measured here, and searches as `mistify adapt` does. What counts is how many
