@@ -2,15 +2,16 @@
 
 `python -m benchmarks.elastic_devices --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
 
-A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8 (`elastic_stores`).
-Ten devices have images of the test file, which the server has neither trained nor chosen with. The classes
-of a device have shares of a Dirichlet distribution of 0.1, so that most of its images are of one to three.
-Each device has up to 1,000 images, fewer where the file has no more of its classes; 200 of them, or half,
-are to search on, the others are held out.
+A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8
+(`elastic_stores`). Ten devices have images of the test file, which the server has neither trained nor chosen
+with. The classes of a device have shares of a Dirichlet distribution of 0.1, so that most of its images are
+of one to three. Each device has up to 1,000 images, fewer where the file has no more of its classes; 200 of
+them, or half, are to search on, the others are held out.
 
-The server's choice is the subnet that its executor has for half of the multiply-adds. A device has the latency
-of that as its limit, by a table measured here, and searches as `mistify adapt` does. What counts is how many
-points its choice is more accurate on the data that it has held out, and on how many of ten devices it is.
+The server's choice is the subnet that its executor has for half of the multiply-adds. A device has the
+latency of that as its limit, by a table measured here, and searches as `mistify adapt` does. What counts is
+how many points its choice is more accurate on the data that it has held out, and on how many of ten devices
+it is.
 
 Some of that is due to the table and the search, which the server does not have: so `evenly` is what the same
 search chooses within the same limit with as many images as the server's executor, 500, of all classes, which
@@ -35,7 +36,6 @@ from rich.table import Table
 from benchmarks import elastic_stores
 from benchmarks.elastic_stores import PortedBlocks, device_examples, ported_blocks
 from benchmarks.harness import Figures, Target, run
-from mistify_client.assembly.pool import PoolEntry
 from mistify_client.examples import Examples
 from mistify_client.subnets.candidates import best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
@@ -105,8 +105,7 @@ class Chooser:
         """Return the subnet that a device chooses with its data."""
         found = search(self._space, self._table, self._scorer(data), self._budget_ms)
         fitting = [one for one in found if one.latency_ms <= self._budget_ms]
-        best: PoolEntry = best_entries(fitting)[-1]
-        return self._subnet(best.files)
+        return self._subnet(best_entries(fitting)[-1].files)
 
     def accuracies(self, subnets: Sequence[Subnet], data: Examples) -> list[float]:
         """Return the accuracies of subnets in percent."""
