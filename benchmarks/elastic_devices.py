@@ -21,7 +21,7 @@ DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has a smaller netw
 """
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median
@@ -33,8 +33,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import elastic_stores
-from benchmarks.elastic_stores import PortedBlocks, device_examples, ported_blocks
+from benchmarks.elastic_stores import PortedBlocks, add_options, device_examples, ported_blocks
 from benchmarks.harness import Figures, Target, run
 from mistify_client.examples import Examples
 from mistify_client.subnets.candidates import best_entries
@@ -63,8 +62,6 @@ TARGETS: Final[dict[str, Target]] = {
     "devices_better_of_ten": {"min": 6.0, "full_run_only": True},
     "points_gained": {"min": 0.5, "full_run_only": True},
 }
-
-_SEEDS: Final = (0, 1, 2)
 
 Rows = npt.NDArray[np.int64]
 
@@ -103,8 +100,8 @@ class Chooser:
 
     def chosen(self, data: Examples) -> Subnet:
         """Return the subnet that a device chooses with its data."""
-        found = search(self._space, self._table, self._scorer(data), self._budget_ms)
-        fitting = [one for one in found if one.latency_ms <= self._budget_ms]
+        candidates = search(self._space, self._table, self._scorer(data), self._budget_ms)
+        fitting = [one for one in candidates if one.latency_ms <= self._budget_ms]
         return self._subnet(best_entries(fitting)[-1].files)
 
     def accuracies(self, subnets: Sequence[Subnet], data: Examples) -> list[float]:
@@ -196,14 +193,6 @@ def _table(seed: int, gains: Sequence[Gain]) -> Table:
         accuracies = (gain.server, gain.server + gain.own, gain.server + gain.evenly)
         table.add_row(str(number), str(gain.images), *(f"{accuracy:.1f}" for accuracy in accuracies))
     return table
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this benchmark."""
-    elastic_stores.add_options(parser)
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", metavar="N", default=_SEEDS, help="repeat with these seeds"
-    )
 
 
 def main(argv: Sequence[str]) -> int:

@@ -29,7 +29,7 @@ about the targets.
 """
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -43,8 +43,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import elastic_stores
-from benchmarks.elastic_stores import PortedBlocks, device_examples, ported_blocks
+from benchmarks.elastic_stores import PortedBlocks, add_options, device_examples, ported_blocks
 from benchmarks.harness import Figures, Target, paired_ratio, run
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
@@ -80,7 +79,6 @@ TARGETS: Final[dict[str, Target]] = {
     "saved_seconds_of_200": {"min": 0.35, "full_run_only": True},
 }
 
-_SEEDS: Final = (0, 1, 2)
 _QUICK_SHARE: Final = 10
 _REPETITIONS: Final = 3
 
@@ -242,19 +240,19 @@ def bests(candidates: Sequence[Candidate], budget_ms: float) -> list[int]:
 def _searched(device: Device, side: Side, seed: int) -> list[Moment]:
     """Search, and return when the best so far became another one, the end last."""
     watched = Watched(device.scorer(device.searched), one_by_one=side.usual)
-    found = search(
+    candidates = search(
         device.space, device.table, watched, device.budget_ms, side.strategy, nearby=not side.usual,
         population=GENERATION, most=side.most, seed=seed,
     )  # fmt: skip
-    places = bests(found, device.budget_ms)
-    scores = device.scorer(device.held_out)([found[place].subnet for place in places])
+    places = bests(candidates, device.budget_ms)
+    scores = device.scorer(device.held_out)([candidates[place].subnet for place in places])
     moments = {}
     for place, score in zip(places, scores, strict=True):
         # All of a group have their scores at once: the last one of them is what would be chosen.
         seconds = watched.seconds[place]
         moments[seconds] = Moment(seconds, bisect_right(watched.seconds, seconds), 100 * score.accuracy)
     last = list(moments.values())[-1].accuracy
-    return [*moments.values(), Moment(watched.seconds[-1], len(found), last)]
+    return [*moments.values(), Moment(watched.seconds[-1], len(candidates), last)]
 
 
 def _device(ported: PortedBlocks, data: Examples, seed: int) -> Device:
@@ -307,14 +305,6 @@ def _table(seed: int, sides: Mapping[str, Sequence[Moment]]) -> Table:
         cells = (f"{moment.seconds:.1f} s, {moment.subnets}" for moment in reached)
         table.add_row(name, f"{moments[-1].accuracy:.1f}", *cells)
     return table
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this benchmark."""
-    elastic_stores.add_options(parser)
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", metavar="N", default=_SEEDS, help="repeat with these seeds"
-    )
 
 
 def main(argv: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
@@ -15,12 +16,14 @@ from benchmarks.elastic_networks import resnet14, resnet20
 from benchmarks.harness import add_data_option, data_with
 from benchmarks.porting import TEST, TRAIN, Porting
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BlockStore, BlockVariant
+from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: The goals of the server, as shares of the multiply-adds.
 SHARES: Final = (0.8, 0.65, 0.5)
+
+_SEEDS: Final = (0, 1, 2)
 
 _PACKAGE: Final = "package"
 _CHOICES: Final = "choices.json"
@@ -103,14 +106,17 @@ def chosen_by(model: keras.Model, store: BlockStore) -> tuple[str, ...]:
         for block in store.variants[: store.last]
         if not any(variant.start <= block.start < variant.end for variant in taken)
     ]
-    return tuple(block.file for block in sorted([*taken, *own], key=_start))
+    return tuple(block.file for block in sorted([*taken, *own], key=attrgetter("start")))
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the options of the data and of the checkpoint."""
+    """Add the options of the data, of the checkpoint and of the seeds."""
     add_data_option(parser)
     parser.add_argument(
         "--checkpoint", type=Path, metavar="DIR", help="keep the trained blocks here, and take those kept"
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="N", default=_SEEDS, help="repeat with these seeds"
     )
 
 
@@ -133,7 +139,3 @@ def _ported(
     porting.write_package(chosen[SHARES[0]], package, precision=Quantization.INT8)
     store = BlockStore.load(package)
     return {share: chosen_by(porting.network(checkpoint), store) for share, checkpoint in chosen.items()}
-
-
-def _start(block: BlockVariant) -> int:
-    return block.start

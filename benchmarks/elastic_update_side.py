@@ -20,10 +20,10 @@ from mistify_client.subnets.space import SubnetSpace
 def peak_bytes() -> int:
     """Return the most that this process has had in memory since it was started."""
     status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    if found is None:
+    line = re.search(r"VmHWM:\s+(\d+) kB", status)
+    if line is None:
         raise OSError("/proc/self/status has no VmHWM, as of a system other than Linux")
-    return 1024 * int(found[1])
+    return 1024 * int(line[1])
 
 
 def _largest(package: Path, data: Path) -> None:

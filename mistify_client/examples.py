@@ -167,15 +167,15 @@ def _label_problems(place: str, array: Array, kind: OutputKind, shape: Sequence[
         shape: Of the output, batch dimension first; -1 where it is free.
     """
     of_classes = kind in _KINDS_OF_CLASSES
-    wanted = shape[1:-1] if of_classes else shape[1:]
+    label = shape[1:-1] if of_classes else shape[1:]
     if array.dtype.kind not in ("iub" if of_classes else "iubf"):
         expected = "integers" if of_classes else "numbers"
         value = f"classes as {array.dtype}" if of_classes else f"labels as {array.dtype}"
         fix = "convert them, for example with .astype(numpy.int64)"
         yield Problem(place, value, expected, fix)
-    elif array.ndim and -1 not in wanted and array.size != len(array) * prod(wanted):
+    elif array.ndim and -1 not in label and array.size != len(array) * prod(label):
         fix = "give the number of each class: .argmax(-1)" if of_classes else "give one for each value"
-        yield Problem(place, f"the shape {[*array.shape]}", f"{[len(array), *wanted]}", fix)
+        yield Problem(place, f"the shape {[*array.shape]}", f"{[len(array), *label]}", fix)
     elif array.size and kind is not OutputKind.FIGURES:
         lowest, highest = array.min(), array.max()
         most = shape[-1] - 1 if of_classes else 1

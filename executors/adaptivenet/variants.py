@@ -120,19 +120,19 @@ def kinds(params: AdaptiveNetParams) -> list[Kind]:
     Raises:
         MistifyError: INVALID_CONFIG, a plug-in cannot be used, or makes nothing of an amount.
     """
-    points, wanted = plug_ins(VARIANTS), []
+    points, asked_for = plug_ins(VARIANTS), list[Kind]()
     for name, amounts in {"merge": params.merge, "shrink": params.shrink, **params.variants}.items():
         for amount in amounts:
             try:
                 maker = load_class(points[name], VariantMaker)()
-                wanted.append(Kind(f"{name}-{amount:g}", maker, amount, maker.span(amount)))
+                asked_for.append(Kind(f"{name}-{amount:g}", maker, amount, maker.span(amount)))
             except (UnusablePlugInError, ValueError) as error:
                 problem = Problem(
                     f"algorithm.config.variants.{name}", f"{amount:g}", str(error), "correct it"
                 )
                 raise MistifyError(ErrorCode.INVALID_CONFIG, "a variant cannot be made", [problem]) from error
     pair = ShrunkPair()
-    return wanted + [Kind(f"shrink-2-{share:g}", pair, share, pair.span(share)) for share in params.shrink]
+    return asked_for + [Kind(f"shrink-2-{share:g}", pair, share, pair.span(share)) for share in params.shrink]
 
 
 def _largest(worth: np.ndarray, count: int) -> np.ndarray:

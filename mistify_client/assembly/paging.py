@@ -36,7 +36,7 @@ class PagedNetwork:
 
     @property
     def running(self) -> ChosenBlocks:
-        """What runs."""
+        """The blocks that run, and how."""
         return self._chain.chosen
 
     def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], ChosenBlocks]:

@@ -216,7 +216,7 @@ class Monitor:
         elif self._short_since is None or searching:  # what it finds gets as much time as others had
             self._short_since = now
         short_since = self._short_since
-        return short_since is not None and (searching or self._search.goes_first(outcome, now - short_since))
+        return short_since is not None and (searching or self._search.consider(outcome, now - short_since))
 
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
         """Request a new package if no option has kept to the targets for a while, and a smaller one helps."""

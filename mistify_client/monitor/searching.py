@@ -77,7 +77,7 @@ class SubnetSearch:
             self._note_end(self._search, code)
         return self._search is not None
 
-    def goes_first(self, outcome: IntervalOutcome, short_seconds: float) -> bool:
+    def consider(self, outcome: IntervalOutcome, short_seconds: float) -> bool:
         """Begin a search if it is time to.
 
         Args:
@@ -136,10 +136,10 @@ class SubnetSearch:
             self._journal.note("search", "other subnets were searched")
         else:
             self._futile_ms = max(self._futile_ms, search.budget_ms)
-            reason = self._said() or f"the process ended with {code}"
+            reason = self._error() or f"the process ended with {code}"
             self._journal.problem(_ABOUT, f"no other subnets were found: {reason}")
 
-    def _said(self) -> str:
+    def _error(self) -> str:
         """Return the error that a search ended with, on one line."""
         try:
             messages = self._messages.read_text(errors="replace")

@@ -150,17 +150,17 @@ def _threads(directory: Path) -> int:
 
 
 def _found_before(
-    package: Path, directory: Path, table: LatencyTable, scorer: SubnetScorer, found: Sequence[Candidate]
+    package: Path, directory: Path, table: LatencyTable, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
-    """Return the subnets of the pool of before that were not found again, scored on the data of now.
+    """Return the subnets of the pool of before that are not among others, scored on the data of now.
 
     A search near one budget does not come by what is good at others.
     """
     with suppress(MistifyError):  # a pool that cannot be read is replaced
         pool = SubnetPool.load(state_directory(package), directory)
-        store, known = BlockStore.load(directory), {one.subnet for one in found}
+        store, there = BlockStore.load(directory), {one.subnet for one in others}
         subnets = [store.network_of(entry.files) for entry in (pool.entries if pool else ())]
-        new = [subnet for subnet in subnets if subnet not in known]
+        new = [subnet for subnet in subnets if subnet not in there]
         if new:
             scores = scorer(new)
             return [

@@ -20,7 +20,7 @@ class Score(NamedTuple):
 
     @property
     def worth(self) -> float:
-        """By what subnets are chosen, the higher the better."""
+        """The figure by which subnets are chosen: the higher, the better."""
         return self.accuracy - _LOSS_WEIGHT * self.loss
 
 

@@ -29,7 +29,7 @@ BLOCK_BYTES: Final = 8 << 20
 
 
 class Outputs(NamedTuple):
-    """What a subnet makes of a batch.
+    """The outputs of a subnet for a batch of the data.
 
     Attributes:
         subnet: Its number.

@@ -2,6 +2,9 @@
 
 import logging
 import os
+import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -266,6 +269,49 @@ def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
         install_pool(package, pool, expected=tmp_path / "another")
     assert caught.value.code is ErrorCode.CONFLICT
     assert load(package).options[0].kind == "branch"
+
+
+#: Goes over to a subnet of which one block is a pipe once it is told to, and never comes to an end.
+GOES_OVER = """
+import sys
+import numpy as np
+from pathlib import Path
+from mistify_client import load
+
+model, images = load(Path(sys.argv[1])), np.load(sys.argv[2])
+model(images)
+print("ready", flush=True)
+input()
+model.switch(0)
+model(images)
+input()
+"""
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(package, tmp_path, lost):
+    """Another app goes on; and whoever comes runs what was chosen, or what ran before if that is lost."""
+    write_pool(package)
+    other, block = load(package), package / HALVED
+    np.save(tmp_path / "images.npy", images(2))
+    content, expected = block.read_bytes(), fast(package)
+    arguments = [sys.executable, "-c", GOES_OVER, str(package), str(tmp_path / "images.npy")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        block.unlink()
+        os.mkfifo(block)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        with block.open("wb"):  # once it is being read
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+    block.unlink()
+    if not lost:
+        block.write_bytes(content)
+    np.testing.assert_allclose(other(images(2)), original(), atol=1e-5)
+    fresh = load(package)
+    assert (fresh.wanted, fresh.running) == (0, int(lost))
+    np.testing.assert_allclose(fresh(images(2)), original() if lost else expected, atol=1e-5)
 
 
 def test_subnets_by_the_other_execution(package):

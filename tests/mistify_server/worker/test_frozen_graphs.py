@@ -149,7 +149,7 @@ def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> Non
     assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
 
 
-def test_labels_beside_inputs_without_teach_a_graph_nothing(bench: Bench) -> None:
+def test_a_graph_takes_no_unlabelled_inputs_beside_labelled_ones(bench: Bench) -> None:
     data = DataSource(
         train="builtin:digits-train", test="builtin:digits-test", unlabelled="builtin:digits-test"
     )
