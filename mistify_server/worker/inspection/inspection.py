@@ -15,9 +15,7 @@ from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation
 from executors.training.losses import check_output_loss
-from executors.training.metrics import (
-    output_metrics,
-)
+from executors.training.metrics import output_metrics
 from executors.training.objectives import Objective, check_balanced, objectives_of
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
