@@ -39,7 +39,7 @@ from rich.console import Console
 
 from benchmarks.elastic_packages import Size, write_package
 from benchmarks.harness import Figures, Target, run
-from benchmarks.switching_load import monitored
+from benchmarks.monitoring import monitored
 from mistify.package.manifest import Manifest
 from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.state.state import MonitorState

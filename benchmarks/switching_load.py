@@ -1,11 +1,9 @@
 """Inferences of a multi-branch package beside a load that comes and goes, for `benchmarks.switching`."""
 
 import itertools
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from benchmarks.load import Load
-from mistify_client.monitor.state.state import MonitorState
+from benchmarks.monitoring import monitored
 from mistify_client.runtime.model import PortedModel, load
 
 #: Share of the processor that the load takes. At three fifths the smallest branch exceeds the budget half of
@@ -36,8 +34,6 @@ _STRETCH_SECONDS: Final = 0.5
 #: of it. The monitor keeps the median to its target, so that nearly all inferences keep to the budget.
 _BUDGET: Final = 1.5
 _TARGET: Final = 0.8
-
-_STARTING_SECONDS: Final = 60.0
 
 _MONITOR: Final = """
 interval = "100ms"
@@ -113,25 +109,6 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     if picture:
         _draw(traces, budget, accuracies, picture)
     return figures | {"growth_mib": _growth(model, features, 5 if quick else soak)}
-
-
-@contextmanager
-def monitored(package: Path, config: Path) -> Iterator[None]:
-    """Run the daemon for a package within the context."""
-    command = [str(Path(sys.executable).with_name("mistify")), "monitor", "--package", str(package)]
-    status = MonitorState.of(package).status
-    status.unlink(missing_ok=True)
-    process = subprocess.Popen([*command, "--config", str(config)], stdout=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + _STARTING_SECONDS
-        while not status.exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        yield
-        if process.poll() is not None:
-            raise ChildProcessError(f"the monitor ended with exit code {process.returncode}")
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: int) -> Trace:

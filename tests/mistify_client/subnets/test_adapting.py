@@ -49,7 +49,7 @@ def unlabelled(tmp_path, device_data):
 
 
 def adapted(package, data, latency="0.9x", **settings):
-    return adapt(package, data, parse_time(latency), seconds=1e-6, **settings)
+    return adapt(package, data, parse_time(latency), seconds=1e-3, **settings)
 
 
 def test_a_tuned_package_is_refused_before_anything_is_measured(tmp_path, data):
@@ -149,7 +149,7 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     adapted(package, data)
     table = (state_directory(package) / TABLES / TABLE).read_bytes()
     lines = []
-    result = adapted(package, unlabelled, "0.7x", tell=lines.append)
+    result = adapted(package, unlabelled, "0.9x", tell=lines.append)
     assert lines == ["searching 33 subnets on 50 examples"]
     assert (state_directory(package) / TABLES / TABLE).read_bytes() == table
     assert chosen_files(package) == result.chosen.files
@@ -157,7 +157,7 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
 
 def test_subnets_that_an_earlier_search_found_stay_in_the_pool(package, data):
     """Additive search looks at all latencies, and evolution near one of them."""
-    whole = adapted(package, data, "0.6x")
+    whole = adapted(package, data, "1x")
     again = adapted(package, data, "1x", strategy=Strategy.EVOLUTION)
     for entry in whole.pool.entries:
         assert any(

@@ -28,7 +28,7 @@ image = np.load(data)["x"][:2]
 
 
 def adapted(latency):
-    return adapt(package, data, parse_time(latency), seconds=1e-6)
+    return adapt(package, data, parse_time(latency), seconds=1e-3)
 
 
 def kind_of(event, arguments):
