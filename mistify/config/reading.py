@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -199,16 +200,17 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
     """Yield a problem for each metric and loss that is not known, or that a plug-in with a fault adds."""
+    known = {SCORES: known_metrics(), LOSSES: known_losses()}
+    # Looking for plug-ins takes milliseconds, and most configs of a batch name the same.
+    unusable = cache(lambda group, name: _unusable(name, known[group], group))
     for index, config in configs.items():
         data = config.dataset
         metrics = {} if data.metric is None else {"metric": data.metric.value}
         metrics |= {json_path(["metrics", name]): metric.value for name, metric in data.metrics.items()}
         losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
-        for group, known, named in ((SCORES, known_metrics(), metrics), (LOSSES, known_losses(), losses)):
+        for group, named in ((SCORES, metrics), (LOSSES, losses)):
             for setting, name in named.items():
-                if name in data.code:
-                    continue
-                invalid = _unusable(name, known, group)
+                invalid = None if name in data.code else unusable(group, name)
                 if invalid is not None:
                     yield invalid.problem(f"[{index}].dataset.{setting}")
 

@@ -4,10 +4,12 @@ import copy
 import json
 import pickle
 import warnings
+from importlib.metadata import entry_points
 
 import pytest
 from pydantic import TypeAdapter
 
+from mistify import plugins
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.reading import parse_batch
@@ -59,3 +61,24 @@ def test_metrics_of_outputs_are_written_and_read_without_a_warning() -> None:
         warnings.simplefilter("error")
         written = settings.model_dump_json()
     assert DataSettings.model_validate_json(written) == settings
+
+
+def test_plug_ins_are_looked_for_once_for_all_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes milliseconds: a minute and more for ten thousand goals."""
+    looked_for: list[str] = []
+
+    def noted(*, group: str) -> object:
+        looked_for.append(group)
+        return entry_points(group=group)
+
+    def searches(goals: int) -> int:
+        dataset = {"train": "a", "test": "b", "metric": "no_such", "losses": {"out": "neither"}}
+        configs = [{**CONFIG, "id": f"goal-{number}", "dataset": dataset} for number in range(goals)]
+        looked_for.clear()
+        with pytest.raises(MistifyError) as caught:
+            parse_batch(json.dumps(configs))
+        assert len(caught.value.problems) == 2 * goals
+        return len(looked_for)
+
+    monkeypatch.setattr(plugins, "entry_points", noted)
+    assert searches(40) == searches(2) > 0
