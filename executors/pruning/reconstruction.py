@@ -11,7 +11,7 @@ import tensorflow as tf
 from executors.data import Dataset
 from executors.structure import Keep, Role, Slot, Structure, foldable
 from executors.structure.handlers import Product, handler_of
-from executors.training.evaluation import Tensors, call, compiled, examples_at_once
+from executors.training.evaluation import Tensors, compiled, examples_at_once, quick_call
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -131,7 +131,7 @@ class Compensation:
     def _products(self, inputs: Tensors) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Sum, sum of outer products and number of positions, for each tensor."""
         # As in training: batch norms by the batch, whose statistics are true of the network as it is.
-        outputs = call(self._watched, inputs, training=True)
+        outputs = quick_call(self._watched, inputs, training=True)
         sums = []
         for output in outputs.values():
             rows = tf.reshape(output, [-1, output.shape[-1]])

@@ -57,6 +57,8 @@ class PruningState:
         trainer: Trains and evaluates the network.
         start: Costs at the start of the edge.
         cuts: Cuts of the edge so far.
+        work_on_masked: Multiply-adds of training on masked units, from when the network was built to the next
+            cut.
     """
 
     assignment: Assignment
@@ -67,6 +69,7 @@ class PruningState:
     trainer: Trainer
     start: Costs = field(default_factory=dict)
     cuts: int = 0
+    work_on_masked: float = 0.0
 
     @classmethod
     def of(
@@ -101,9 +104,9 @@ class PruningState:
         return costs_of(self.structure.network(self.masks.widths), self.assignment.profiles)
 
     @property
-    def share_of_physical(self) -> float:
-        """The share of the physical network's multiply-adds that the masked one has."""
-        return self.structure.network(self.masks.widths).flops / self.structure.network().flops
+    def masked_flops(self) -> float:
+        """The multiply-adds of an inference that are spent on masked units."""
+        return self.structure.network().flops - self.structure.network(self.masks.widths).flops
 
     def at_start_of(self, assignment: Assignment) -> "PruningState":
         """Return the state at the start of an edge, with the learning rate that suits its goal."""

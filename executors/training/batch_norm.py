@@ -1,9 +1,10 @@
-"""Batch norms of training steps in fewer passes over memory, with the results of Keras' own to rounding.
+"""Batch norms in fewer passes over memory, with the results of Keras' own to rounding.
 
 Keras computes moments, scale and shift by operators of their own, each of which reads or writes the whole
-tensor: in a small ResNet that is a quarter of a training step. TensorFlow has one kernel for all of it, which
-is fast where the channels fill its vectors. Elsewhere it is slower than Keras, and the formulas are computed
-on rows of several positions, which are long enough for any number of channels.
+tensor: in a small ResNet that is a quarter of a training step, and of an inference. TensorFlow has one kernel
+for all of it, which is fast where the channels fill its vectors. Elsewhere it is slower than Keras, and in
+training the formulas are computed on rows of several positions, which are long enough for any number of
+channels.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ _VECTOR: Final = 8
 
 @contextmanager
 def quick_batch_norms(model: keras.Model) -> Iterator[None]:
-    """Let a model's batch norms compute as here while a training step of it is traced in the block.
+    """Let a model's batch norms compute as here while a call of it is traced in the block.
 
     Args:
         model: A flat one. Its layers are what they were after the block.
@@ -37,21 +38,24 @@ def quick_batch_norms(model: keras.Model) -> Iterator[None]:
 
 
 class _QuickBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]  # Keras is untyped
-    """A batch norm whose training is quick where it is of the usual kind."""
+    """A batch norm that is quick where it is of the usual kind."""
 
     @override
     def call(
         self, inputs: tf.Tensor, training: bool | None = None, mask: tf.Tensor | None = None
     ) -> tf.Tensor:
-        if not (training and self.trainable and mask is None and self._is_usual(inputs)):
-            return super().call(inputs, training=training, mask=mask)
         channels = inputs.shape[-1]
-        scale = self.gamma if self.scale else tf.ones([channels])
-        shift = self.beta if self.center else tf.zeros([channels])
-        normalised = _in_one_kernel if channels % _VECTOR == 0 else _in_long_rows
-        outputs, mean, variance = normalised(
-            inputs, tf.convert_to_tensor(scale), tf.convert_to_tensor(shift), self.epsilon
-        )
+        fills_vectors = channels is not None and channels % _VECTOR == 0
+        learns = training and self.trainable
+        if mask is not None or not self._is_usual(inputs) or not (learns or (fills_vectors and not training)):
+            return super().call(inputs, training=training, mask=mask)
+        scale = tf.convert_to_tensor(self.gamma) if self.scale else tf.ones([channels])
+        shift = tf.convert_to_tensor(self.beta) if self.center else tf.zeros([channels])
+        if not training:
+            moving = tf.convert_to_tensor(self.moving_mean), tf.convert_to_tensor(self.moving_variance)
+            return _in_one_kernel(inputs, scale, shift, self.epsilon, moving)[0]
+        normalised = _in_one_kernel if fills_vectors else _in_long_rows
+        outputs, mean, variance = normalised(inputs, scale, shift, self.epsilon)
         for moving, now in ((self.moving_mean, mean), (self.moving_variance, variance)):
             moving.assign(moving * self.momentum + now * (1 - self.momentum))
         return outputs
@@ -62,14 +66,32 @@ class _QuickBatchNormalization(keras.layers.BatchNormalization):  # type: ignore
 
 
 def _in_one_kernel(
-    inputs: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float
+    inputs: tf.Tensor,
+    scale: tf.Tensor,
+    shift: tf.Tensor,
+    epsilon: float,
+    moving: tuple[tf.Tensor, tf.Tensor] | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the outputs [..., channels], and the mean and the variance of each channel."""
+    """Return the outputs [..., channels], and the mean and the variance of each channel.
+
+    Args:
+        inputs: What is normalised [..., channels].
+        scale: Of each channel [channels].
+        shift: Likewise.
+        epsilon: Added to variances.
+        moving: The mean and the variance to normalise by; None for those of the inputs.
+    """
     channels, shape = inputs.shape[-1], tf.shape(inputs)
     image = inputs if len(inputs.shape) == 4 else tf.reshape(inputs, [-1, 1, 1, channels])
-    empty = tf.zeros([0])
+    mean, variance = moving or (tf.zeros([0]), tf.zeros([0]))
     result = tf.raw_ops.FusedBatchNormV3(
-        x=image, scale=scale, offset=shift, mean=empty, variance=empty, epsilon=epsilon, is_training=True
+        x=image,
+        scale=scale,
+        offset=shift,
+        mean=mean,
+        variance=variance,
+        epsilon=epsilon,
+        is_training=moving is None,
     )
     count = tf.cast(tf.reduce_prod(shape[:-1]), tf.float32)
     # The kernel's variance is that of a sample, n - 1 of its n values being free.

@@ -1,6 +1,7 @@
 """Evaluation of networks, with batch-norm statistics that are true of them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import ceil, prod
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from executors.inspection.limits import GIB
 from executors.structure import calls, tensors
 from executors.structure.signature import output_names
 from executors.timing import activity
+from executors.training.batch_norm import quick_batch_norms
 from executors.training.confidence import assured
 from executors.training.metrics import output_scores, score
 from executors.training.objectives import objectives_of
@@ -27,7 +29,7 @@ T = TypeVar("T")
 
 EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
-RECALIBRATION_EXAMPLES = 1_000
+RECALIBRATION_EXAMPLES = 500
 
 #: What a pass may take, in bytes: so many times the largest tensor, as TensorFlow keeps several at once.
 _PASS_BYTES = 2 * GIB
@@ -49,8 +51,8 @@ class Evaluation:
             for layer in model.layers
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
         ]
-        self._run = compiled(lambda inputs: call(model, inputs, training=False), model)
-        self._adopt = compiled(lambda inputs: call(model, inputs, training=True), model)
+        self._run = compiled(partial(quick_call, model, training=False), model)
+        self._adopt = compiled(partial(quick_call, model, training=True), model)
 
     def outputs(self, inputs: Arrays) -> dict[str, Array]:
         """Return the network's outputs for many inputs: name of the output -> [examples, ...]."""
@@ -163,6 +165,12 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
     tensors_in_order = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
     outputs = model(keras.tree.pack_sequence_as(model.input, tensors_in_order), training=training)
     return dict(zip(output_names(model), keras.tree.flatten(outputs), strict=True))
+
+
+def quick_call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    """Call a model as `call` does while a function is traced, with batch norms that are quick."""
+    with quick_batch_norms(model):
+        return call(model, inputs, training=training)
 
 
 def compiled(forward: Callable[[Tensors], T], model: keras.Model) -> Callable[[Arrays], T]:
