@@ -8,9 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Array
-from executors.training.augmentation import augmenting
-from executors.training.batch_norm import quick_batch_norms
-from executors.training.evaluation import Tensors, call
+from executors.training.augmentation import augmenting, flipped
+from executors.training.evaluation import Tensors, quick_call
 from executors.training.objectives import objectives_of
 from executors.training.setup import TrainingSetup
 
@@ -70,15 +69,21 @@ class OutputLesson(Lesson):
         self._seed = seed % 2**31
 
     def arrays(self) -> Mapping[str, Mapping[str, Array]]:
-        """Return inputs, targets and the teacher's predictions."""
-        data, teacher = self._setup.train, self._setup.teacher
-        return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
+        """Return inputs, targets and the teacher's predictions for images as they are, and mirrored."""
+        data, teacher, mirrored = self._setup.train, self._setup.teacher, self._setup.mirrored
+        return {
+            "inputs": data.inputs,
+            "targets": data.targets,
+            "teacher": teacher or {},
+            "mirrored": mirrored or {},
+        }
 
     def loss(self, parts: Parts, drawn: Tensors, step: tf.Tensor) -> tf.Tensor:
         """Return the loss of all outputs together."""
-        changed = self._augment(parts["inputs"], tf.stack([self._seed, 4 * step]))
+        seed = tf.stack([self._seed, 4 * step])
+        changed = self._augment(parts["inputs"], seed)
         outputs = self._outputs(changed, drawn)
-        params, taught = self._setup.params, parts["teacher"] or self._tutored(changed)
+        params, taught = self._setup.params, _taught(parts, seed) or self._tutored(changed)
         losses = [
             objective.distilled_loss(
                 outputs[name],
@@ -93,14 +98,22 @@ class OutputLesson(Lesson):
 
     def _outputs(self, inputs: Tensors, drawn: Tensors) -> Tensors:
         """Return the outputs of what learns, as in training, by name."""
-        with quick_batch_norms(self._model):
-            return call(self._model, inputs, training=True)
+        return quick_call(self._model, inputs, training=True)
 
     def _tutored(self, inputs: Tensors) -> Tensors:
         """Return the predictions that a tutor, if there is one, makes for the inputs of a step."""
         tutor = self._setup.tutor
         if tutor is None:
             return {}
-        outputs = call(tutor, inputs, training=False)
+        outputs = quick_call(tutor, inputs, training=False)
         objectives = objectives_of(tutor, self._setup.train, self._setup.settings)
         return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in objectives.items()}
+
+
+def _taught(parts: Parts, seed: tf.Tensor) -> Tensors:
+    """Return what the teacher says of the images of a step, some of them flipped; empty without one."""
+    taught, mirrored = parts["teacher"], parts["mirrored"]
+    if not mirrored:
+        return taught
+    count = tf.shape(next(iter(taught.values())))[0]
+    return {name: tf.where(flipped(count, seed)[:, None], mirrored[name], of) for name, of in taught.items()}

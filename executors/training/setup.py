@@ -22,6 +22,8 @@ class TrainingSetup:
             None to learn from the targets alone.
         params: Settings of training.
         settings: How the data are trained on and measured with.
+        mirrored: The same for images mirrored left to right, where images of a step are flipped; None to
+            learn what the teacher says of them as they are.
         tutor: A network whose predictions for the changed images of a step are learned, in place of the
             teacher's for the images as they are; None for the latter.
     """
@@ -31,6 +33,7 @@ class TrainingSetup:
     teacher: Mapping[str, Array] | None
     params: TrainingParams
     settings: DataSettings = field(default_factory=DataSettings)
+    mirrored: Mapping[str, Array] | None = None
     tutor: keras.Model | None = None
 
     @property

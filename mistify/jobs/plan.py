@@ -116,6 +116,7 @@ class PlannedBatch:
         evidence: The basis of the predictions, in words.
         formats: How to read the costs that plug-ins of the server have added.
         preparations: What algorithms prepare.
+        flips: Whether images are flipped to train: the config leaves it open, and the source does not mind.
     """
 
     model: str
@@ -130,6 +131,7 @@ class PlannedBatch:
     source_outputs: tuple[OutputEstimate, ...] = ()
     formats: tuple[AxisFormat, ...] = ()
     preparations: tuple[PlannedPreparation, ...] = ()
+    flips: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -44,6 +45,12 @@ def plan_report(plan: Plan) -> dict[str, object]:
     }
 
 
+#: Of batches whose images are flipped.
+_FLIPS: Final = (
+    'images are flipped to train, as the model recognises them so ("augment": {} leaves them alone)'
+)
+
+
 def _batch_report(batch: PlannedBatch) -> dict[str, object]:
     edges = [
         {
@@ -61,6 +68,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         "source_outputs": [asdict(output) for output in batch.source_outputs],
         "source_steps": batch.source_steps,
         "source_seconds": batch.source_seconds,
+        "flips": batch.flips,
         "preparations": [asdict(preparation) for preparation in batch.preparations],
         "edges": edges,
         "seconds": batch.seconds,
@@ -84,6 +92,8 @@ def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     model, steps = escape(as_written(batch.model)), counted(batch.source_steps, "step")
     head = f"[bold]{model}[/]: {escape(source)} after {steps}"
     tree = Tree(f"{head}, {duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
+    if batch.flips:
+        tree.add(_FLIPS)
     for preparation in batch.preparations:
         tree.add(escape(_preparing(preparation)))
     places: dict[str | None, Tree] = {None: tree}

@@ -118,9 +118,11 @@ class Outlook(Message):
         sampled: Validation examples on which the source was measured.
         trial_steps: Steps of a trial, the beginning of tuning the source; 0 where there was none.
         trial_accuracy: Of the trial's network, on these examples.
+        flips: Whether images are flipped to train: the config leaves it open, and the source does not mind.
     """
 
     tested: int | None = None
     sampled: int | None = None
     trial_steps: int = 0
     trial_accuracy: float | None = None
+    flips: bool = False

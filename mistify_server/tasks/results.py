@@ -67,7 +67,8 @@ class SourceResult(TaskDone):
         root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
         root_costs: Of the root, by axis.
         steps: Training steps of the teacher.
-        data: With files of the source's answers; None where all parts have labels.
+        data: As goals learn from them, with files of the source's answers where parts have no labels, and
+            with flips where these suit them; None for those of the task.
     """
 
     kind: Literal["source_result"] = "source_result"

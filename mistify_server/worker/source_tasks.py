@@ -17,7 +17,7 @@ from mistify_server.tasks.results import SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import SourceTask
 from mistify_server.worker.adaptation.progress import reporter
-from mistify_server.worker.adaptation.source import expanded, tuned_source
+from mistify_server.worker.adaptation.source import FLIPS, expanded, flips_suit, tuned_source
 from mistify_server.worker.answers import SourceAnswers
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
@@ -45,7 +45,11 @@ class RootMaker:
         params, profiles = params_of(task.algorithm, task.algorithm_config), tuple(task.hardware.values())
         source = scaled(self._cache.source(task.model), task.data.settings.scale)
         data, metric = self._answers.added(task.data, source, task.seed), task.data.metric
-        setup = self._setup(task, source, data, params)
+        setup = self._setup(source, data, params)
+        if flips_suit(source, data, setup):
+            settings = data.settings.model_copy(update={"augment": FLIPS})
+            data = data.model_copy(update={"settings": settings})
+            setup = replace(setup, settings=settings)
         # The source learns nothing from its own answers.
         steps = 0 if data.trains_on_answers else params.source_steps
         report = reporter(self._on_progress, data.validation_metric)
@@ -71,10 +75,8 @@ class RootMaker:
             data=None if data == task.data else data,
         )
 
-    def _setup(
-        self, task: SourceTask, source: keras.Model, data: DataSource, params: Params
-    ) -> TrainingSetup:
+    def _setup(self, source: keras.Model, data: DataSource, params: Params) -> TrainingSetup:
         signature = signature_of(source)
         self._answers.check(data, signature)
         train, validation = self._cache.learning(parts_of(data, signature)[0])
-        return TrainingSetup(train, validation, None, params, task.data.settings)
+        return TrainingSetup(train, validation, None, params, data.settings)

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from executors.data import Array, Dataset
 from executors.params import Params
 from executors.structure.signature import signature_of
+from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions, with_unlabelled
 from executors.training.setup import TrainingSetup
@@ -27,13 +29,20 @@ class SetupVersion:
     data: DataVersion
 
 
+class _Predictions(NamedTuple):
+    """A teacher's predictions for images as they are, and mirrored: output -> [examples, ...]."""
+
+    as_they_are: Mapping[str, Array] | None = None
+    mirrored: Mapping[str, Array] | None = None
+
+
 class TrainingSetups:
     """Prepares training setups. A teacher's predictions are computed once for all goals of a tree."""
 
     def __init__(self, cache: SourceCache, checkpoints: Checkpoints) -> None:
         self._cache = cache
         self._checkpoints = checkpoints
-        self._predicted: tuple[tuple[str, DataVersion], Mapping[str, Array]] | None = None
+        self._predicted: tuple[tuple[str, DataVersion, bool], _Predictions] | None = None
 
     def prepare(
         self, teacher: str, data: DataSource, params: Params, *, distilled: bool = True
@@ -51,8 +60,11 @@ class TrainingSetups:
         train, validation = self._cache.learning(learning)
         if learning.unlabelled is not None and params.distillation:
             train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)
-        predicted = self._predictions(teacher, version.data, train) if distilled else None
-        return TrainingSetup(train, validation, predicted, params, data.settings)
+        flips = data.settings.augment is not None and data.settings.augment.flip
+        predicted = self._predictions(teacher, version.data, train, flips) if distilled else _Predictions()
+        return TrainingSetup(
+            train, validation, predicted.as_they_are, params, data.settings, predicted.mirrored
+        )
 
     def test(self, teacher: str, data: DataSource) -> Dataset:
         """Return the test data, which nothing but the measurement of packages has any use for."""
@@ -65,11 +77,15 @@ class TrainingSetups:
     def _parts(self, teacher: str, data: DataSource) -> tuple[LearningData, DataPart]:
         return parts_of(data, signature_of(self._checkpoints.shared(teacher)))
 
-    def _predictions(self, teacher: str, version: DataVersion, train: Dataset) -> Mapping[str, Array]:
-        """Return the teacher's predictions for the training data, output -> [examples, ...]."""
-        key = teacher, version
+    def _predictions(self, teacher: str, version: DataVersion, train: Dataset, flips: bool) -> _Predictions:
+        key = teacher, version, flips
         if self._predicted is None or self._predicted[0] != key:
             model = self._checkpoints.shared(teacher)
-            outputs = Evaluation(model).outputs(train.inputs)
-            self._predicted = key, predictions(objectives_of(model, train), outputs)
+            objectives, evaluation = objectives_of(model, train), Evaluation(model)
+            as_they_are = predictions(objectives, evaluation.outputs(train.inputs))
+            of_mirrored = evaluation.outputs(mirrored(model, train.inputs)) if flips else None
+            self._predicted = (
+                key,
+                _Predictions(as_they_are, of_mirrored and predictions(objectives, of_mirrored)),
+            )
         return self._predicted[1]

@@ -127,6 +127,7 @@ class Forecast:
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
             evidence=self._experience.evidence(self._subject, self._estimates.traits.kind),
             formats=plugged_in_formats(plan.source_costs),
+            flips=self._outlook is not None and self._outlook.flips,
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:

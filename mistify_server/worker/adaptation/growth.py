@@ -1,7 +1,6 @@
 """The training of networks that are wider than their source, and are to become better than it (paper 4.3)."""
 
 from dataclasses import replace
-from typing import Final
 
 import keras
 
@@ -9,11 +8,9 @@ from executors.base import Assignment
 from executors.structure import analyse
 from executors.training.augmentation import suitable_augmentation
 from executors.training.setup import TrainingSetup
+from mistify.config.dataset import Augmentation
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import meets
-
-#: Validation examples by which augmentation is chosen.
-_EXAMPLES: Final = 1_000
 
 
 def grows(assignment: Assignment) -> bool:
@@ -36,8 +33,10 @@ def growing(assignment: Assignment, source: keras.Model) -> Assignment:
         source: The tuned source.
     """
     setup = assignment.setup
-    settings, sample = setup.settings, setup.validation.sample(_EXAMPLES)
-    augment = settings.augment or suitable_augmentation(source, sample, setup.metric)
+    settings = setup.settings
+    if settings.augment == Augmentation():
+        return assignment
+    augment = suitable_augmentation(source, setup.validation, setup.metric, settings.augment)
     if augment is None:
         return assignment
     changed = TrainingSetup(

@@ -1,21 +1,43 @@
 """The root of a goal tree: the source tuned on the data, and widened where goals ask for it (paper 4.3)."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import keras
 import numpy as np
 
 from executors.structure import Structure, copied, widen, widened
+from executors.training.augmentation import recognises
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
+from mistify.config.dataset import Augmentation, generated_count
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import Profile
+from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.adaptation.tuning import tune
 
 #: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
 _MAX_WIDENING = 2.0
 _WIDENING_STEPS = 64
+
+#: Changes of images that add nothing to the time of a training step.
+FLIPS: Final = Augmentation(flip=True)
+
+
+def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> bool:
+    """Check whether images are to be flipped where a config leaves that open: the source does not mind.
+
+    Generated inputs are made from what the source knows of them as they are.
+
+    Args:
+        source: The model.
+        data: Training and validation data, as in the config.
+        setup: The same, loaded.
+    """
+    if data.settings.augment is not None or generated_count(data.train or ""):
+        return False
+    return recognises(source, setup.validation, setup.metric, FLIPS)
 
 
 def tuned_source(

@@ -1,6 +1,7 @@
 """Inspection of a model, its data and its settings before anything is started."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.adaptation.calibration import calibrated, calibrated_host
 from mistify_server.worker.adaptation.latency import Profiles
+from mistify_server.worker.adaptation.source import FLIPS, flips_suit
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
@@ -161,6 +163,10 @@ def _with_measurements(
 ) -> tuple[EdgeEstimates, Outlook | None]:
     """Return the estimates with the measurements of the source that a task asks for, and the outlook."""
     setup, measures = _setup(task, data, params), set(task.measures) - {"host", "trial"}
+    tries = data.tested is not None and "trial" in task.measures
+    flips = tries and flips_suit(model, task.data, setup)
+    if flips:
+        setup = replace(setup, settings=setup.settings.model_copy(update={"augment": FLIPS}))
     # One copy for all measurements, as tracing it takes longer than they do.
     trainer = Trainer(copied(model), setup, 0)
     if "accuracy" in measures and not task.data.has_validation_labels:
@@ -171,9 +177,10 @@ def _with_measurements(
         )
         measures.remove("accuracy")
     estimates = with_measurements(estimates, trainer, setup, measures)
-    if data.tested is None or "trial" not in task.measures:
+    if data.tested is None or not tries:
         return estimates, None
-    return estimates, outlook_of(trainer, setup, estimates, data.tested)
+    outlook = outlook_of(trainer, setup, estimates, data.tested)
+    return estimates, outlook.model_copy(update={"flips": flips})
 
 
 def _setup(task: InspectTask, data: _Data, params: Params) -> TrainingSetup:

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from executors.data import Dataset
-from executors.training.augmentation import augmenting, suitable_augmentation
+from executors.training.augmentation import augmenting, mirrored, recognises, suitable_augmentation
 from mistify.config.dataset import Augmentation
 from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue
@@ -112,6 +112,46 @@ def test_changes_suit_images_that_a_network_still_recognises(columns, suitable):
         images[:, :, 1:] = -(2 * classes - 1)[:, None, None, None]
     data = Dataset({"image": images}, {"y": classes})
     assert suitable_augmentation(looking_at(columns), data, Metric.ACCURACY) == suitable
+
+
+@pytest.mark.parametrize(
+    ("right", "count", "recognised"), [(1.0, 200, True), (0.52, 200, False), (1.0, 99, False)]
+)
+def test_only_a_network_that_knows_something_can_tell(right, count, recognised):
+    """Mirrored or not, the images are bright or dark, and some are named so; few say little."""
+    classes = np.arange(count) % 2
+    images = np.ones((count, 8, 16, 1), np.float32) * (2 * classes - 1)[:, None, None, None]
+    wrong = np.random.default_rng(0).permutation(count)[: round((1 - right) * count)]
+    classes[wrong] = 1 - classes[wrong]
+    data = Dataset({"image": images}, {"y": classes})
+    flips = Augmentation(flip=True)
+    assert recognises(looking_at(slice(None)), data, Metric.ACCURACY, flips) == recognised
+
+
+def test_figures_that_change_their_sign_are_not_recognised():
+    """What is brighter on one side than on the other, and by how much."""
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(200, 8, 16, 1)).astype(np.float32)
+    inputs = keras.Input((8, 16, 1), name="image")
+    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(keras.layers.Flatten()(inputs)))
+    for side, recognised in (-1, False), (1, True):
+        kernel = np.concatenate([np.ones((8, 8)), np.full((8, 8), side)], axis=1)
+        model.set_weights([kernel.reshape(-1, 1), np.zeros(1)])
+        data = Dataset({"image": images}, {"y": model.predict(images, verbose=0) + 0.1})
+        assert recognises(model, data, Metric.MSE, Augmentation(flip=True)) == recognised
+
+
+def test_changes_that_are_made_in_any_case_stay():
+    images = np.zeros((200, 8, 16, 1), np.float32)
+    images[:, :, :8] = (2 * (np.arange(200) % 2) - 1)[:, None, None, None]
+    data = Dataset({"image": images}, {"y": np.arange(200) % 2})
+    start = Augmentation(crop=3)
+    assert suitable_augmentation(looking_at(slice(0, 8)), data, Metric.ACCURACY, start) == start
+
+
+def test_mirrored_images_are_those_that_flips_make():
+    images = np.stack([IMAGE] * 3)
+    np.testing.assert_array_equal(mirrored(network(), {"image": images})["image"], images[:, :, ::-1])
 
 
 def test_nothing_suits_inputs_that_are_no_images():

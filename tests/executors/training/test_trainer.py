@@ -91,6 +91,27 @@ def test_a_tutor_predicts_the_images_as_they_are_changed(training_setup):
         assert (max(moved) < 1e-3) == stays
 
 
+def test_a_teacher_says_of_flipped_images_what_it_says_of_their_mirror_images(training_setup):
+    """So a tutor, which sees the images of the step, teaches the same."""
+    tutor = linear(activation="softmax")
+    objectives, inputs = objectives_of(tutor, training_setup.train), training_setup.train.inputs
+    as_they_are = predictions(objectives, Evaluation(tutor).outputs(inputs))
+    turned = {name: array[:, :, ::-1] for name, array in inputs.items()}
+    of_mirrored = predictions(objectives, Evaluation(tutor).outputs(turned))
+    flipping = with_params(
+        dataclasses.replace(training_setup, settings=DataSettings(augment=Augmentation(flip=True))),
+        distillation=1.0,
+    )
+    taught = dataclasses.replace(flipping, teacher=as_they_are, mirrored=of_mirrored)
+    tutored = dataclasses.replace(flipping, teacher=None, tutor=tutor)
+    unaware = dataclasses.replace(flipping, teacher=as_they_are)
+    wanted = one_step(linear(), tutored)
+    for actual, like in zip(one_step(linear(), taught), wanted, strict=True):
+        np.testing.assert_allclose(actual, like, atol=2e-5)
+    others = one_step(linear(), unaware)
+    assert max(np.abs(a - b).max() for a, b in zip(others, wanted, strict=True)) > 1e-3
+
+
 def test_probabilities_and_logits_learn_alike(training_setup):
     with_logits, with_softmax = linear(), linear(activation="softmax")
     with_softmax.set_weights(with_logits.get_weights())

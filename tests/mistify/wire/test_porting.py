@@ -157,6 +157,7 @@ batches = st.builds(
     evidence=texts,
     formats=st.lists(formats, max_size=2).map(tuple),
     preparations=st.lists(st.builds(PlannedPreparation, texts, int64, finite), max_size=2).map(tuple),
+    flips=st.booleans(),
 )
 plans = st.builds(
     Plan,

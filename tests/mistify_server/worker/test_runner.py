@@ -242,3 +242,45 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
     )
     assert adapted.met
     assert known[0] == samples
+
+
+def of_sides(directory: Path, turned: float) -> tuple[ModelSource, DataSource]:
+    """A source that compares how bright both sides of images are, or adds them, and data that it knows."""
+    inputs = keras.Input((4, 6, 1), name="x")
+    hidden = layers.Dense(3, activation="relu", name="hidden")(layers.Flatten()(inputs))
+    model = keras.Model(inputs, layers.Dense(2, name="y")(hidden))
+    kernel = np.concatenate([np.ones((4, 3)), np.full((4, 3), turned)], axis=1).reshape(-1, 1)
+    model.set_weights(
+        [
+            np.concatenate([kernel, -kernel, 0 * kernel], axis=1),
+            np.zeros(3),
+            np.eye(3, 2),
+            np.zeros(2),
+        ]
+    )
+    model.save(directory / "sides.keras")
+    rng = np.random.default_rng(0)
+    for name, count in ("train", 1_200), ("test", 200):
+        x = rng.normal(size=(count, 4, 6, 1)).astype(np.float32)
+        np.savez(directory / f"{name}.npz", x=x, y=model.predict(x, verbose=0).argmax(axis=1))
+    data = DataSource(train=str(directory / "train.npz"), test=str(directory / "test.npz"))
+    return ModelSource(path=str(directory / "sides.keras")), data
+
+
+@pytest.mark.parametrize(("turned", "flips"), [(1.0, True), (-1.0, False)])
+def test_goals_learn_from_flipped_images_where_the_source_does_not_mind(
+    runner: TaskRunner, tmp_path: Path, turned: float, flips: bool
+) -> None:
+    model, data = of_sides(tmp_path, turned)
+    common = {**COMMON, "data": data}
+    inspection: Any = runner.run(InspectTask(model=model, measures=("accuracy", "step", "trial"), **common))
+    assert inspection.problems == ()
+    assert inspection.outlook.flips == flips
+    root: Any = runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
+    learned = root.data or data
+    assert learned.settings.augment == (Augmentation(flip=True) if flips else None)
+    assert learned.model_copy(update={"settings": data.settings}) == data
+    common["data"] = learned
+    budget = {"flops": 0.7 * root.root_costs["flops"]}
+    made: Any = runner.run(AdaptTask(parent=root.root, teacher=root.teacher, budget=budget, seed=7, **common))
+    assert made.met, made.reason

@@ -9,6 +9,7 @@ import pytest
 
 from executors.data import Dataset, split
 from executors.params import Params
+from mistify.config.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups
@@ -76,6 +77,23 @@ def test_predictions_and_versions_end_with_the_files_that_they_are_of(setups, pa
         versions.append(setups.version("a", source))
     assert versions[0] == versions[1] != versions[2]
     assert len(passes) == 2
+
+
+def test_what_a_teacher_says_of_mirror_images_is_known_where_images_are_flipped():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4, 6, 1), name="x")
+    model = keras.Model(inputs, layers.Dense(3, "softmax", name="y")(layers.Flatten()(inputs)))
+    images = np.random.default_rng(0).normal(size=(20, 4, 6, 1)).astype(np.float32)
+    data = Dataset({"x": images}, {"y": np.arange(20) % 3})
+    cache = SimpleNamespace(learning=lambda parts: split(data, 0.2))
+    setups = TrainingSetups(cache, SimpleNamespace(shared=lambda name: model))
+    source = DataSource(train="first", test="test")
+    assert setups.prepare("a", source, Params()).mirrored is None
+    flipping = source.model_copy(update={"settings": DataSettings(augment=Augmentation(flip=True))})
+    setup = setups.prepare("a", flipping, Params())
+    train = setup.train.inputs["x"]
+    np.testing.assert_allclose(setup.teacher["y"], model(train), atol=1e-6)
+    np.testing.assert_allclose(setup.mirrored["y"], model(train[:, :, ::-1]), atol=1e-6)
 
 
 def test_nothing_is_predicted_for_what_is_not_distilled(setups, passes):

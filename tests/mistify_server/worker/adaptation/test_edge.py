@@ -16,7 +16,7 @@ from executors.structure import analyse, copied, widen
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
-from mistify.config.dataset import DataSettings
+from mistify.config.dataset import Augmentation, DataSettings
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import Scores, Target
 from mistify.costs.axes import costs_of
@@ -343,10 +343,10 @@ def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -
     inputs = keras.Input((8, 8, 1), name="x")
     pooled = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, padding="same")(inputs))
     source = keras.Model(inputs, layers.Dense(2, name="y")(pooled))
-    images = np.random.default_rng(0).normal(size=(60, 8, 8, 1)).astype(np.float32)
-    data = Dataset({"x": images}, {"y": np.arange(60) % 2})
+    images = np.random.default_rng(0).normal(size=(200, 8, 8, 1)).astype(np.float32)
+    data = Dataset({"x": images}, {"y": np.arange(200) % 2})
     right = Dataset({"x": images}, {"y": source.predict(images, verbose=0).argmax(axis=1)})
-    teacher = {"y": np.zeros((60, 2), np.float32)}
+    teacher = {"y": np.zeros((200, 2), np.float32)}
     setup = TrainingSetup(data, right, teacher, TrainingParams())
     wide = widen(analyse(source), 2.0)
     budget = {"flops": float(analyse(wide).network().flops)}
@@ -355,5 +355,7 @@ def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -
     grown = growing(assignment, source).setup
     assert grown.settings.augment is not None
     assert (grown.teacher, grown.tutor) == (None, source)
+    left_alone = replace(setup, settings=DataSettings(augment=Augmentation()))
+    assert growing(replace(assignment, setup=left_alone), source).setup is left_alone
     assert not grows(replace(assignment, model=source))
     assert not grows(replace(assignment, budget={"flops": 10.0}))

@@ -8,8 +8,10 @@ from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
+from mistify.config.dataset import Augmentation, DataSettings
 from mistify.costs.budget import FLOPS
-from mistify_server.worker.adaptation.source import expanded, tuned_source
+from mistify_server.tasks.sources import DataSource
+from mistify_server.worker.adaptation.source import expanded, flips_suit, tuned_source
 
 layers = keras.layers
 SEED = 5
@@ -47,6 +49,31 @@ def test_a_tuned_source_is_kept_if_it_is_better_on_the_validation_data(validatio
 def test_a_source_that_is_not_tuned_is_the_root_as_it_is():
     source = linear()
     assert tuned_source(source, setup(source, False), 0, SEED, lambda steps: None) is source
+
+
+@pytest.mark.parametrize(
+    ("train", "augment", "flips"),
+    [
+        ("train.npz", None, True),
+        ("train.npz", Augmentation(), False),
+        ("train.npz", Augmentation(crop=1), False),
+        ("generated:400", None, False),
+    ],
+)
+def test_images_are_flipped_where_nothing_is_said_and_the_source_does_not_mind(train, augment, flips):
+    """The source sees how bright an image is, and in another one which side is brighter."""
+    settings = DataSettings(augment=augment)
+    for turned, minds in (1, False), (-1, True):
+        inputs = keras.Input((4, 6, 1), name="x")
+        model = keras.Model(inputs, layers.Dense(2, name="y")(layers.Flatten()(inputs)))
+        half = np.ones((4, 3)), np.full((4, 3), turned)
+        kernel = np.concatenate(half, axis=1).reshape(-1, 1)
+        model.set_weights([np.concatenate([kernel, -kernel], axis=1), np.zeros(2)])
+        images = np.random.default_rng(0).normal(size=(200, 4, 6, 1)).astype(np.float32)
+        data = Dataset({"x": images}, {"y": model.predict(images, verbose=0).argmax(axis=1)})
+        of_data = TrainingSetup(data, data, None, PARAMS, settings)
+        source = DataSource(train=train, test="test.npz", settings=settings)
+        assert flips_suit(model, source, of_data) == (flips and not minds)
 
 
 def beside_a_norm():
