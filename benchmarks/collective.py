@@ -1,88 +1,85 @@
 """Collective adaptation against adaptation case by case (paper 4.3 and 8.1: Figure 6(a), Table 2).
 
-`python -m benchmarks.collective --data DIR [--network NAME] [--quick] [--json FILE] [--picture FILE]`
+`python -m benchmarks.collective [--network NAME] [--data DIR] [--seeds N] [--quick] [--json FILE]
+[--picture FILE]`
 
-n goals lie between twice and an eighth of a source's multiply-adds, evenly on a logarithmic scale. Collective
-adaptation goes down the path of all of them, with the same steps for every goal that is smaller than the
-source, and the least for the others. Per case, the same executor starts from the same tuned source
-for each goal, widened first where the goal is larger, with the least steps of a ladder that bring it within
-half a point of the accuracy that collective adaptation reached. The search starts from the steps of the goal
-before. How many training steps that takes is the headline: for equal accuracy, as many times those of
-collective adaptation.
+A source is ported to n goals between its multiply-adds and an eighth of them, evenly spread on a logarithmic
+scale. Collective adaptation goes down one path of all goals with `morphnet`, which takes the same steps in
+all however many goals there are, or trains nested networks for all of them where `auto` would (32 goals and
+more). Against it stand tools that adapt each goal by itself from the same tuned source: Torch-Pruning, which
+learns from the source as well, and `morphnet`. Each of them is run with several numbers of steps, which gives
+a curve of its mean accuracy over its time. Its time at the mean accuracy of collective adaptation is read off
+between two points of this curve: where collective adaptation is better than with the most steps, it is their
+time, a lower bound; where it is worse than with the fewest, it is 0.
 
-What collective adaptation loses is measured against something else, since the search makes the above alike by
-construction: against runs from the source with 1,000 steps for each goal, what a user would give a goal who
-ports one case at a time.
+Sixteen goals are ported case by case, and stand for those between them where there are more. Times are of the
+processor, with one thread, in one warm worker, all that a goal takes counted; tuning the source, packages and
+the choice of the peer's learning rate are on no side. The peer has, for each number of steps, the best of
+several learning rates for a middle goal, by validation data.
 
-Of more than 16 goals, 16 are ported per case, evenly spread, and stand for the others: what they took
-counts as often as there are goals. Where even the most steps of the ladder are not enough, they count;
-`unmatched` says of how many of the 16 that is true: the ratios are then lower bounds.
-
-Both sides run in one warm worker, which has loaded the data and knows what the teacher says; neither side is
-charged for tuning the source, for packages, or for the per-case runs that were not enough. Seconds are
-without tracing on both sides: a path traces its networks a few times, runs per case each time anew.
-
-ResNet-8 on CIFAR-10 and a network of depthwise convolutions, trained from nothing by the benchmark, are
-ported to up to 32 goals, the built-in digits model to up to 128. DIR has `cifar10/train.npz` and
-`cifar10/test.npz` (arrays x, uint8, and y), and `mlperf_tiny/resnet8_cifar10.h5`. `--network` ports one of
-them: `resnet8`, `depthwise` or `digits`; `--quick` ports the digits model to 8 goals and needs no data.
-
-Beside that, ResNet-8 is widened to four times its multiply-adds; `expansion_difference` is by how many points
-of accuracy that changes it.
+The networks are MLPerf Tiny's ResNet-8 on CIFAR-10, and the built-in one for digits, which stands against
+`morphnet` alone; `--network` ports one of them, `resnet8` or `digits`. For the former DIR has
+`cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`, and the
+peer is installed by `pip install -e '.[server,bench,peers]'`. `--quick` ports the digits to 8 goals, with few
+steps and one seed.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from importlib.util import find_spec
+from math import exp, log
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from tempfile import TemporaryDirectory
-from typing import Final
+from time import process_time
+from typing import Final, NamedTuple
 
+import numpy as np
+import tensorflow as tf
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, Porting, Reached, depthwise, resnet8
+from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
+from benchmarks.porting import FILES, Porting, resnet8
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-LARGEST: Final = 2.0
 SMALLEST: Final = 0.125
 
-#: Points of accuracy by which a goal ported per case may fall short.
-TOLERANCE: Final = 0.5
+#: Numbers of goals.
+COUNTS: Final = (1, 4, 16, 64, 128)
 
-#: Steps of a fully trained run: as many as a goal has by default.
-FULL_STEPS: Final = 1_000
-_QUICK_FULL_STEPS: Final = 300
+#: The most goals that are ported case by case.
+CASES: Final = 16
 
-#: Numbers of goals; the last two for the digits alone.
-_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+#: From so many goals on nested networks are trained, as `auto` does.
+NESTED_FROM: Final = 32
 
-#: The most goals that are ported per case.
-_PORTED: Final = 16
+#: The least steps of a goal.
+LEAST_STEPS: Final = 10
 
-#: Steps of the per-case runs.
-LADDER: Final = tuple(round(10 * 1.3**power) for power in range(23))
+#: The peer's highest learning rates, and the steps of its runs.
+RATES: Final = (0.02, 0.04, 0.08)
+PEER_STEPS: Final = (100, 300, 900)
 
-#: The multiply-adds of the widened source, as a multiple.
-_EXPANSION: Final = 4.0
-
-#: Shares that the picture names.
-_TICKS: Final = (2, 1, 0.5, 0.25, 0.125)
-
-_RESNET8, _DEPTHWISE, _DIGITS = "resnet8", "depthwise", "digits"
+_RESNET8, _DIGITS = "resnet8", "digits"
+_PEER, _MORPHNET = "Torch-Pruning", "morphnet"
+_SEEDS: Final = 3
 
 TARGETS: Final[dict[str, Target]] = {
-    "resnet8_step_ratio_at_16": {"min": 10, "full_run_only": True},
-    "digits_step_ratio_at_128": {"min": 35, "full_run_only": True},
-    "expansion_difference": {"max": 0.05, "full_run_only": True},
-    "mean_loss": {"max": 0.5},
-    "worst_loss": {"max": 1},
+    "resnet8_over_torch_pruning_at_16": {"min": 8, "full_run_only": True},
+    "resnet8_over_torch_pruning_at_64": {"min": 20, "full_run_only": True},
+    "resnet8_points_over_its_300_steps_at_16": {"min": 0, "full_run_only": True},
+    "resnet8_points_over_its_300_steps_at_64": {"min": 0, "full_run_only": True},
+    "resnet8_over_morphnet_at_128": {"min": 12, "full_run_only": True},
+    "resnet8_points_below_300_steps_at_128": {"max": 0.5, "full_run_only": True},
+    "resnet8_points_below_1000_steps_at_128": {"max": 1.5, "full_run_only": True},
+    "digits_over_morphnet_at_128": {"min": 20, "full_run_only": True},
+    "digits_points_below_300_steps_at_128": {"max": 0.5, "full_run_only": True},
+    "digits_points_below_1000_steps_at_128": {"max": 1.5, "full_run_only": True},
 }
 
 
@@ -91,280 +88,318 @@ class Network:
     """A source to be ported.
 
     Attributes:
-        open: Prepares it, in a directory for its checkpoints.
+        open: Tunes it; takes a directory for checkpoints and settings.
         counts: Numbers of goals.
-        steps: Steps that collective adaptation takes for the goals smaller than the source, however many.
-        full_steps: Steps of a fully trained run per case.
+        path_steps: Steps of a path, however many goals it has.
+        segment_steps: Steps of each of the nested networks.
+        case_steps: Steps of the runs of `morphnet` case by case.
+        peer_steps: Steps of those of Torch-Pruning; none without it.
     """
 
-    open: Callable[[Path], Porting]
+    open: Callable[[Path, Mapping[str, object]], Porting]
     counts: tuple[int, ...]
+    path_steps: int
+    segment_steps: int
+    case_steps: tuple[int, ...]
+    peer_steps: tuple[int, ...] = ()
+
+
+class Ported(NamedTuple):
+    """Some goals.
+
+    Attributes:
+        accuracies: On the test file in percent, by share of the multiply-adds.
+        seconds: Of the processor, for all goals.
+        steps: Likewise.
+    """
+
+    accuracies: Mapping[float, float]
+    seconds: float
     steps: int
-    full_steps: int = FULL_STEPS
+
+    def accuracy(self, shares: Iterable[float]) -> float:
+        """Return the mean accuracy at some shares."""
+        return mean(self.accuracies[share] for share in shares)
+
+
+#: The runs of one tool, by steps of a goal.
+Curve = Mapping[int, Ported]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both sides for one number of goals, by share of the source; per case only for evenly spread shares.
+    """All sides with one seed.
 
     Attributes:
-        collective: The goals of a path.
-        per_case: Goals ported case by case, with the least steps that are enough.
-        full: Goals ported case by case, fully trained.
+        collective: By the number of goals.
+        cases: Goals case by case, by the name of the tool.
     """
 
-    collective: Mapping[float, Reached]
-    per_case: Mapping[float, Reached]
-    full: Mapping[float, Reached]
+    collective: Mapping[int, Ported]
+    cases: Mapping[str, Curve]
 
-    @property
-    def per_case_seconds(self) -> float:
-        """Return the seconds for all goals per case, estimated from those that were ported per case."""
-        return mean(map(_untraced, self.per_case.values())) * len(self.collective)
-
-    @property
-    def per_case_steps(self) -> float:
-        """Return the steps for all goals per case, estimated in the same way."""
-        return mean(reached.steps for reached in self.per_case.values()) * len(self.collective)
-
-    @property
-    def time_ratio(self) -> float:
-        """Return seconds per case over seconds of collective adaptation."""
-        return self.per_case_seconds / _seconds(self.collective)
-
-    @property
-    def step_ratio(self) -> float:
-        """Return steps per case over steps of collective adaptation."""
-        return self.per_case_steps / _steps(self.collective)
-
-    @property
-    def full_step_ratio(self) -> float:
-        """Return steps of fully trained runs over steps of collective adaptation."""
-        steps = mean(reached.steps for reached in self.full.values()) * len(self.collective)
-        return steps / _steps(self.collective)
-
-    @property
-    def losses(self) -> list[float]:
-        """Return the points of accuracy that goals of the path have less than fully trained runs."""
-        return [goal.accuracy - self.collective[share].accuracy for share, goal in self.full.items()]
-
-    @property
-    def unmatched(self) -> int:
-        """Return the number of goals for which even the most steps of the ladder were not enough."""
-        return sum(
-            goal.accuracy < self.collective[share].accuracy - TOLERANCE
-            for share, goal in self.per_case.items()
+    def times_faster(self, tool: str, count: int) -> float:
+        """Return the seconds of a tool at the mean accuracy of collective adaptation over its seconds."""
+        return (
+            self._at_its_accuracy(tool, count, lambda ported: ported.seconds) / self.collective[count].seconds
         )
+
+    def times_fewer_steps(self, tool: str, count: int) -> float:
+        """Return the steps of a tool at the mean accuracy of collective adaptation over its steps."""
+        return self._at_its_accuracy(tool, count, lambda ported: ported.steps) / self.collective[count].steps
+
+    def points_below(self, tool: str, steps: int, count: int) -> float:
+        """Return by how many points a tool with so many steps for each goal is better on average."""
+        shares = self._shares(tool, count)
+        return self.cases[tool][steps].accuracy(shares) - self.collective[count].accuracy(shares)
+
+    def _shares(self, tool: str, count: int) -> list[float]:
+        """Return the shares that both have ported."""
+        (any_run, *_) = self.cases[tool].values()
+        return [share for share in any_run.accuracies if share in self.collective[count].accuracies]
+
+    def _at_its_accuracy(self, tool: str, count: int, of: Callable[[Ported], float]) -> float:
+        """Return what a tool spends on a number of goals, between the points of its curve."""
+        shares = self._shares(tool, count)
+        reached = self.collective[count].accuracy(shares)
+        accuracies, spent = list[float](), list[float]()
+        for _, ported in sorted(self.cases[tool].items()):
+            accuracy = ported.accuracy(shares)
+            # Where noise lets more steps have less, the fewer ones count.
+            if not accuracies or accuracy > accuracies[-1]:
+                accuracies.append(accuracy)
+                spent.append(log(of(ported) / len(ported.accuracies)))
+        return count * exp(np.interp(reached, accuracies, spent)) if reached >= accuracies[0] else 0.0
 
 
 def measure(options: Namespace) -> Figures:
-    """Return all figures; print the tables and draw the picture."""
-    networks = _quick_networks() if options.quick else _networks(partial(data_with, FILES, options))
-    comparisons = {}
-    figures = {}
-    for name in [options.network] if options.network in networks else networks:
-        with TemporaryDirectory() as directory:
-            porting = networks[name].open(Path(directory))
-            if name == _RESNET8:
-                figures["expansion_difference"] = abs(porting.widened_accuracy(_EXPANSION) - porting.accuracy)
-            comparisons[name] = _compare(networks[name], porting)
-        Console().print(*_tables(name, comparisons[name]), sep="\n")
+    """Port with each seed, print the tables, draw the picture and return the medians."""
+    networks = {_DIGITS: _quick()} if options.quick else _networks(options)
+    seeds = range(1 if options.quick else options.seeds)
+    figures: dict[str, float] = {}
+    comparisons: dict[str, Comparison] = {}
+    for name, network in networks.items():
+        by_seed = [compared(network, seed) for seed in seeds]
+        for seed, comparison in enumerate(by_seed):
+            Console().print(*_tables(f"{name}, seed {seed}", comparison), sep="\n")
+        of_seeds = [figures_of(comparison) for comparison in by_seed]
+        figures |= {f"{name}_{figure}": median(of[figure] for of in of_seeds) for figure in of_seeds[0]}
+        comparisons[name] = by_seed[0]
     if options.picture:
         _draw(comparisons, options.picture)
-    return figures | figures_of(comparisons)
-
-
-def _networks(data: Callable[[], Path]) -> dict[str, Network]:
-    """Return the networks of a full run. The digits are built in and need no data."""
-    return {
-        _RESNET8: Network(lambda directory: resnet8(data(), directory, {}), _COUNTS[:6], 1600),
-        _DEPTHWISE: Network(lambda directory: depthwise(data(), directory), _COUNTS[:6], 1600),
-        _DIGITS: Network(_digits, _COUNTS, 800),
-    }
-
-
-def _quick_networks() -> dict[str, Network]:
-    return {_DIGITS: Network(_digits, (8,), 480, _QUICK_FULL_STEPS)}
-
-
-def _digits(directory: Path) -> Porting:
-    data = DataSource(train="builtin:digits-train", test="builtin:digits-test")
-    return Porting(ModelSource(builtin="digits-resnet"), data, directory, {})
-
-
-def shares_of(count: int) -> list[float]:
-    """Return shares of the source's multiply-adds; the shares for n goals are among those for 2n."""
-    return [LARGEST * (SMALLEST / LARGEST) ** (place / count) for place in range(1, count + 1)]
-
-
-def steps_of(shares: Sequence[float], steps: int) -> dict[float, int]:
-    """Return the steps for each share: evenly divided among the goals for which something is cut."""
-    smaller = [share for share in shares if share < 1]
-    return {share: max(LADDER[0], steps // len(smaller)) if share < 1 else LADDER[0] for share in shares}
-
-
-def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
-    """Return both sides for every number of goals, and report progress; each per-case run serves them all."""
-    runs: dict[tuple[float, int], Reached] = {}
-
-    def case(share: float, steps: int) -> Reached:
-        if (share, steps) not in runs:
-            runs[share, steps] = porting.case(share, steps)
-        return runs[share, steps]
-
-    def accuracy(share: float, place: int) -> float:
-        return case(share, LADDER[place]).accuracy
-
-    comparisons = {}
-    for count in network.counts:
-        collective = porting.collective(steps_of(shares_of(count), network.steps))
-        per_case, full = {}, {}
-        place = 0
-        # The last of every so many: a goal that is shared with the counts before.
-        every = max(1, count // _PORTED)
-        for share, reached in list(collective.items())[every - 1 :: every]:
-            place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place)
-            per_case[share] = case(share, LADDER[place])
-            full[share] = case(share, network.full_steps)
-            print(
-                f"{count} goals, {share:.3f}: {reached.accuracy:.1f} % in {reached.steps} steps, "
-                f"per case {per_case[share].accuracy:.1f} % in {per_case[share].steps}, "
-                f"{full[share].accuracy:.1f} % in {full[share].steps}",
-                file=sys.stderr,
-                flush=True,
-            )
-        comparisons[count] = Comparison(collective, per_case, full)
-    return comparisons
-
-
-def least_place(accuracy_at: Callable[[int], float], target: float, start: int) -> int:
-    """Return the first place of the ladder that reaches the accuracy, searched from `start`; or the last."""
-    place = start
-    if accuracy_at(place) >= target:
-        while place > 0 and accuracy_at(place - 1) >= target:
-            place -= 1
-        return place
-    while place + 1 < len(LADDER) and accuracy_at(place) < target:
-        place += 1
-    return place
-
-
-def figures_of(comparisons: Mapping[str, Mapping[int, Comparison]]) -> dict[str, float]:
-    """Return the figures of all networks and numbers of goals."""
-    figures = {}
-    for name, row in comparisons.items():
-        for count, comparison in row.items():
-            figures[f"{name}_time_ratio_at_{count}"] = comparison.time_ratio
-            figures[f"{name}_step_ratio_at_{count}"] = comparison.step_ratio
-            figures[f"{name}_mean_loss_at_{count}"] = mean(comparison.losses)
-            figures[f"{name}_worst_loss_at_{count}"] = max(comparison.losses)
-            figures[f"{name}_full_step_ratio_at_{count}"] = comparison.full_step_ratio
-            figures[f"{name}_unmatched_at_{count}"] = comparison.unmatched
-    largest = [row[max(row)] for row in comparisons.values()]
-    figures["mean_loss"] = max(mean(comparison.losses) for comparison in largest)
-    figures["worst_loss"] = max(max(comparison.losses) for comparison in largest)
     return figures
 
 
-def _seconds(rows: Mapping[float, Reached]) -> float:
-    return sum(map(_untraced, rows.values()))
+def _networks(options: Namespace) -> dict[str, Network]:
+    """Return the networks of a full run, or that which is asked for."""
+    networks = {}
+    if options.network != _RESNET8:
+        networks[_DIGITS] = Network(_digits, COUNTS, 800, 1_200, (30, 100, 300, 1_000))
+    if options.network != _DIGITS:
+        opened = partial(resnet8, data_with(FILES, options))
+        networks[_RESNET8] = Network(opened, COUNTS, 2_400, 1_200, (100, 300, 1_000), PEER_STEPS)
+        if find_spec("torch_pruning") is None:
+            raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
+    return networks
 
 
-def _untraced(reached: Reached) -> float:
-    """Return the seconds of a goal without tracing."""
-    return reached.seconds - reached.spent.get("tracing", 0.0)
+def _quick() -> Network:
+    return Network(_digits, (2, 8), 160, 100, (20, 60))
 
 
-def _steps(rows: Mapping[float, Reached]) -> int:
-    return sum(reached.steps for reached in rows.values())
+def _digits(directory: Path, settings: Mapping[str, object]) -> Porting:
+    data = DataSource(train="builtin:digits-train", test="builtin:digits-test")
+    return Porting(ModelSource(builtin="digits-resnet"), data, directory, settings)
 
 
-def _tables(name: str, comparisons: Mapping[int, Comparison]) -> tuple[Table, Table]:
-    ratios = Table(title=f"{name}: by the number of goals", title_justify="left")
-    for column in (
-        "goals",
-        "steps",
-        "per case",
-        "ratio",
-        "seconds",
-        "per case",
-        "ratio",
-        "mean loss",
-        "worst",
-    ):
-        ratios.add_column(column, justify="right")
-    for count, comparison in comparisons.items():
-        collective = comparison.collective
-        ratios.add_row(
-            str(count),
-            f"{_steps(collective):,}",
-            f"{comparison.per_case_steps:,.0f}",
-            f"{comparison.step_ratio:.1f}",
-            f"{_seconds(collective):.1f}",
-            f"{comparison.per_case_seconds:.1f}",
-            f"{comparison.time_ratio:.1f}",
-            f"{mean(comparison.losses):.2f}",
-            f"{max(comparison.losses):.2f}",
-        )
-    count, comparison = max(comparisons.items())
-    goals = Table(title=f"{name}: goals ported per case, of {count}", title_justify="left")
-    columns = ("share", "accuracy", "per case", "fully", "steps", "per case", "seconds", "per case")
-    for column in columns:
+def shares_of(count: int) -> list[float]:
+    """Return shares of the source's multiply-adds, falling; those for n goals are among those for 2n."""
+    return [SMALLEST ** (place / count) for place in range(1, count + 1)]
+
+
+def compared(network: Network, seed: int) -> Comparison:
+    """Return all sides with a seed, and report progress."""
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        porting = network.open(root / "source", {"seed": seed})
+        collective = {}
+        for count in network.counts:
+            collective[count] = _collective(network, porting, root / str(count), count, seed)
+            _report(f"seed {seed}, {count} goals", collective[count])
+        cases = {_MORPHNET: _curve(_MORPHNET, network.case_steps, partial(_case, porting))}
+        if network.peer_steps:
+            cases[_PEER] = _curve(_PEER, network.peer_steps, _Peer(porting, seed).case)
+        return Comparison(collective, cases)
+
+
+def _collective(network: Network, porting: Porting, directory: Path, count: int, seed: int) -> Ported:
+    """Port to a number of goals: along a path, or by nested networks."""
+    shares = shares_of(count)
+    start = process_time()
+    if count < NESTED_FROM:
+        steps = {share: max(LEAST_STEPS, network.path_steps // count) for share in shares}
+        checkpoints, all_steps = porting.descended(steps), sum(steps.values())
+        seconds = process_time() - start
+        return _tested(porting, {share: checkpoints[share].artifact for share in shares}, seconds, all_steps)
+    settings = {"source_steps": 0, "segment_steps": network.segment_steps, "seed": seed}
+    nested = Porting(porting.tuned, porting.data, directory, settings, algorithm="nested", least=SMALLEST)
+    checkpoints = nested.descended(dict.fromkeys(shares))
+    seconds = process_time() - start
+    artifacts = {share: checkpoints[share].artifact for share in shares}
+    return _tested(nested, artifacts, seconds, nested.preparing_steps)
+
+
+def _tested(porting: Porting, artifacts: Mapping[float, str], seconds: float, steps: int) -> Ported:
+    """Return goals with accuracies of those that are ported case by case as well."""
+    both = set(_cases_of(list(artifacts)))
+    accuracies = {share: porting.tested(artifacts[share]) for share in artifacts if share in both}
+    return Ported(accuracies, seconds, steps)
+
+
+def _cases_of(shares: Sequence[float]) -> Sequence[float]:
+    """Return the shares that are ported case by case: the last of every so many."""
+    every = max(1, len(shares) // CASES)
+    return shares[every - 1 :: every]
+
+
+def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], tuple[float, float]]) -> Curve:
+    """Return the runs of a tool.
+
+    Args:
+        name: Of the tool.
+        steps: Of a goal.
+        case: Ports a goal with some steps; returns its accuracy in percent and the seconds.
+    """
+    curve = {}
+    for count in steps:
+        goals = {share: case(share, count) for share in shares_of(CASES)}
+        accuracies = {share: accuracy for share, (accuracy, _) in goals.items()}
+        seconds = sum(seconds for _, seconds in goals.values())
+        curve[count] = Ported(accuracies, seconds, count * len(goals))
+        _report(f"{name}, {count} steps", curve[count])
+    return curve
+
+
+def _case(porting: Porting, share: float, steps: int) -> tuple[float, float]:
+    """Port one goal by `morphnet`; return its accuracy in percent, and the seconds."""
+    start = process_time()
+    checkpoint = porting.checkpoint(share, steps)
+    seconds = process_time() - start
+    return porting.tested(checkpoint.artifact), seconds
+
+
+class _Peer:
+    """Torch-Pruning with a tuned source, with the learning rate that suits a middle goal best.
+
+    Args:
+        porting: Has the source and the data.
+        seed: Where the order of the examples starts from.
+    """
+
+    def __init__(self, porting: Porting, seed: int) -> None:
+        from benchmarks import torch_pruner  # noqa: PLC0415 - an optional dependency
+
+        self._peer = torch_pruner.Peer(porting.source(), *porting.learning(), seed)
+        self._test = porting.test()
+        self._rates: dict[int, float] = {}
+
+    def case(self, share: float, steps: int) -> tuple[float, float]:
+        """Port one goal; return its accuracy in percent, and the seconds."""
+        from benchmarks import torch_resnet8  # noqa: PLC0415 - an optional dependency
+
+        if steps not in self._rates:
+            self._rates[steps] = self._peer.best(SMALLEST**0.5, steps, RATES).rate
+        cut = self._peer.cut(share, steps, self._rates[steps])
+        return 100 * torch_resnet8.accuracy(cut.network, self._test), cut.seconds
+
+
+def figures_of(comparison: Comparison) -> dict[str, float]:
+    """Return the figures of all numbers of goals with one seed."""
+    figures = {}
+    for count, ported in comparison.collective.items():
+        figures[f"seconds_at_{count}"] = ported.seconds
+        for tool, curve in comparison.cases.items():
+            name = tool.lower().replace("-", "_")
+            figures[f"over_{name}_at_{count}"] = comparison.times_faster(tool, count)
+            figures[f"fewer_steps_than_{name}_at_{count}"] = comparison.times_fewer_steps(tool, count)
+            for steps in curve:
+                points = comparison.points_below(tool, steps, count)
+                if tool == _PEER:
+                    figures[f"points_over_its_{steps}_steps_at_{count}"] = -points
+                else:
+                    figures[f"points_below_{steps}_steps_at_{count}"] = points
+    return figures
+
+
+def _report(what: str, ported: Ported) -> None:
+    accuracy = ported.accuracy(ported.accuracies)
+    print(f"{what}: {accuracy:.1f} % in {ported.seconds:,.0f} s", file=sys.stderr, flush=True)
+
+
+def _tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
+    goals = Table(title=f"{name}: collective adaptation", title_justify="left")
+    tools = list(comparison.cases)
+    for column in ("goals", "mean accuracy", "seconds", "steps"):
         goals.add_column(column, justify="right")
-    for share, case in comparison.per_case.items():
-        ours = comparison.collective[share]
-        goals.add_row(
-            f"{share:.3f}",
-            f"{ours.accuracy:.1f}",
-            f"{case.accuracy:.1f}",
-            f"{comparison.full[share].accuracy:.1f}",
-            f"{ours.steps:,}",
-            f"{case.steps:,}",
-            f"{_untraced(ours):.1f}",
-            f"{_untraced(case):.1f}",
+    for tool in tools:
+        goals.add_column(f"times faster than {tool}", justify="right")
+        goals.add_column("times fewer steps", justify="right")
+    for count, ported in comparison.collective.items():
+        ratios = (
+            f"{ratio(tool, count):.1f}"
+            for tool in tools
+            for ratio in (comparison.times_faster, comparison.times_fewer_steps)
         )
-    return ratios, goals
+        accuracy = ported.accuracy(ported.accuracies)
+        goals.add_row(str(count), f"{accuracy:.1f} %", f"{ported.seconds:,.0f}", f"{ported.steps:,}", *ratios)
+    cases = Table(title=f"{name}: {CASES} goals case by case", title_justify="left")
+    for column in ("tool", "steps of a goal", "mean accuracy", "seconds of a goal"):
+        cases.add_column(column, justify="left" if column == "tool" else "right")
+    for tool, curve in comparison.cases.items():
+        for steps, ported in curve.items():
+            accuracy, seconds = ported.accuracy(ported.accuracies), ported.seconds / len(ported.accuracies)
+            cases.add_row(tool, f"{steps:,}", f"{accuracy:.1f} %", f"{seconds:.1f}")
+    return goals, cases
 
 
-def _draw(networks: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
-    """Draw, for the most goals of each network, the accuracies and how the steps add up."""
-    figure = Figure(figsize=(9, 3.5 * len(networks)), layout="constrained")
-    for row, (name, comparisons) in zip(
-        figure.subplots(len(networks), 2, squeeze=False), networks.items(), strict=True
-    ):
-        count, comparison = max(comparisons.items())
-        sides = {
-            "collective": comparison.collective,
-            "per case, as accurate": comparison.per_case,
-            "per case, fully trained": comparison.full,
+def _draw(comparisons: Mapping[str, Comparison], file: Path) -> None:
+    """Draw the accuracies of each network by share, and its seconds by the number of goals."""
+    figure = Figure(figsize=(10, 4 * len(comparisons)), layout="constrained")
+    rows = figure.subplots(len(comparisons), 2, squeeze=False)
+    for (by_share, by_count), (name, comparison) in zip(rows, comparisons.items(), strict=True):
+        counts = list(comparison.collective)
+        together = comparison.collective[max(counts)]
+        case_by_case = {
+            f"{tool}, {steps:,} steps each": ported
+            for tool, curve in comparison.cases.items()
+            for steps, ported in curve.items()
         }
-        for label, goals in sides.items():
-            row[0].plot(
-                list(goals), [reached.accuracy for reached in goals.values()], "o-", ms=4, label=label
-            )
-            each = count / len(goals)
-            steps = accumulate(each * reached.steps for reached in goals.values())
-            row[1].plot(list(goals), list(steps), label=label)
-        row[0].set(title=f"{name}, {count} goals", ylabel="accuracy, %")
-        row[1].set(ylabel="training steps so far", ylim=(0, None))
-        for axes in row:
-            axes.set(xlabel="multiply-adds, of the source's", xlim=(LARGEST, SMALLEST), xscale="log")
-            axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
-            axes.minorticks_off()
+        for label, ported in {f"{max(counts)} goals together": together, **case_by_case}.items():
+            by_share.semilogx(*zip(*sorted(ported.accuracies.items()), strict=True), "o-", ms=3, label=label)
+        by_count.loglog(counts, [comparison.collective[n].seconds for n in counts], "o-", label="together")
+        for label, ported in case_by_case.items():
+            each = ported.seconds / len(ported.accuracies)
+            by_count.loglog(counts, [each * n for n in counts], "--", label=label)
+        by_share.set(title=name, xlabel="share of the source's multiply-adds", ylabel="accuracy, %")
+        by_count.set(title=name, xlabel="goals", ylabel="seconds of the processor")
+        for axes in (by_share, by_count):
             axes.grid(alpha=0.3)
-            axes.legend()
+            axes.legend(fontsize=8)
     figure.savefig(file, dpi=120)
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--network", choices=(_RESNET8, _DEPTHWISE, _DIGITS), help="port only this one")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw both sides into this PNG file")
+    parser.add_argument("--network", choices=(_RESNET8, _DIGITS), help="port only this one")
+    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many seeds (default: %(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw all sides into this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     return run("collective", TARGETS, measure, argv, add_options)
 
 

@@ -109,7 +109,7 @@ def ported(network: str, data: Path, extent: Extent, seed: int) -> dict[str, Sid
             porting = Porting(
                 source.tuned, files, root / str(number), own, algorithm=ADAPTIVENET, least=SMALLEST
             )
-            networks = porting.descended(shares)
+            networks = porting.descended(dict.fromkeys(shares))
             seconds = process_time() - start
             sides[name] = Side([porting.reached(networks[share], 0) for share in shares], seconds)
         start = process_time()

@@ -135,7 +135,7 @@ def _ported(
     porting = Porting(
         source.tuned, files, work / "supernet", settings, algorithm="adaptivenet", least=min(SHARES)
     )
-    chosen = porting.descended(SHARES)
+    chosen = porting.descended(dict.fromkeys(SHARES))
     porting.write_package(chosen[SHARES[0]], package, precision=Quantization.INT8)
     store = BlockStore.load(package)
     return {share: chosen_by(porting.network(checkpoint), store) for share, checkpoint in chosen.items()}

@@ -19,14 +19,11 @@ one share, with few steps and two of the learning rates: it shows that all works
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
-from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import keras
 import numpy as np
@@ -36,7 +33,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Reached, resnet8
-from executors.data import Array, Dataset
+from executors.data import Dataset
 from executors.training.evaluation import Evaluation
 
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
@@ -65,6 +62,8 @@ def measure(options: Namespace) -> Figures:
     data = data_with(FILES, options)
     if find_spec("torch_pruning") is None:
         raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
+    from benchmarks import torch_pruner, torch_resnet8  # noqa: PLC0415 - an optional dependency
+
     shares = QUICK_SHARES if options.quick else SHARES
     rates: dict[float, float] = {}
     rows: Rows = {PEER: {}, OURS: {}}
@@ -72,12 +71,14 @@ def measure(options: Namespace) -> Figures:
         settings = {"seed": options.seed, **({"source_steps": _QUICK_STEPS} if options.quick else {})}
         ours = resnet8(data, Path(directory), settings)
         source = ours.source()
-        train, validation = ours.learning()
         test = ours.test()
         steps = _QUICK_STEPS if options.quick else options.steps
-        peer = Peer(source, train, validation, steps, options.seed)
+        peer = torch_pruner.Peer(source, *ours.learning(), options.seed)
         for share in shares:
-            rates[share], rows[PEER][share] = peer.best(share, QUICK_RATES if options.quick else RATES, test)
+            best = peer.best(share, steps, QUICK_RATES if options.quick else RATES)
+            rates[share] = best.rate
+            accuracy = 100 * torch_resnet8.accuracy(best.network, test)
+            rows[PEER][share] = Reached(accuracy, best.share, steps, {"all": best.seconds})
             rows[OURS][share] = ours.case(share, steps)
     Console().print(_table(rows))
     if options.picture:
@@ -90,71 +91,14 @@ def measure(options: Namespace) -> Figures:
     return {name: of for name, of in figures.items() if not (options.quick and name.startswith("margin"))}
 
 
-@dataclass(frozen=True)
-class Peer:
-    """Torch-Pruning with a source.
-
-    Attributes:
-        source: A Keras ResNet-8, the teacher as well.
-        train: Training data.
-        validation: What the learning rate is chosen by.
-        steps: Of each run.
-        seed: Where the order of the examples starts from.
-    """
-
-    source: keras.Model
-    train: Dataset
-    validation: Dataset
-    steps: int
-    seed: int
-
-    def best(self, share: float, rates: Sequence[float], test: Dataset) -> tuple[float, Reached]:
-        """Return the learning rate that suits a share best by the validation data, and what it reaches."""
-        from benchmarks import torch_resnet8  # noqa: PLC0415 - an optional dependency
-
-        image = torch_resnet8.tensors(torch_resnet8.arrays_of(self.train)[0][:1])
-        full = torch_resnet8.multiply_adds(torch_resnet8.translated(self.source), image)
-        runs = {rate: self._run(share, rate) for rate in rates}
-        rate = max(runs, key=lambda rate: torch_resnet8.accuracy(runs[rate][0], self.validation))
-        network, seconds = runs[rate]
-        accuracy = torch_resnet8.accuracy(network, test)
-        reached = torch_resnet8.multiply_adds(network, image) / full
-        return rate, Reached(100 * accuracy, reached, self.steps, {"all": seconds})
-
-    def _run(self, share: float, rate: float) -> tuple[Any, float]:
-        """Return a network and the seconds that it took."""
-        from benchmarks import torch_pruner  # noqa: PLC0415 - an optional dependency
-
-        start = perf_counter()
-        network = torch_pruner.pruned(
-            self.source,
-            share,
-            self.train,
-            self._taught,
-            steps=self.steps,
-            learning_rate=rate,
-            seed=self.seed,
-        )
-        return network, perf_counter() - start
-
-    @cached_property
-    def _taught(self) -> Array:
-        return _probabilities(self.source, self.train)
-
-
 def _translation_difference(source: keras.Model, test: Dataset) -> float:
     """Return the largest difference between the outputs of the source and of its translation."""
     from benchmarks import torch_resnet8  # noqa: PLC0415 - an optional dependency
 
     images, _ = torch_resnet8.arrays_of(test)
     translated = torch_resnet8.probabilities(torch_resnet8.translated(source), torch_resnet8.tensors(images))
-    return float(np.abs(translated.numpy() - _probabilities(source, test)).max())
-
-
-def _probabilities(source: keras.Model, data: Dataset) -> Array:
-    """Return a source's probabilities [examples, classes] for data."""
-    (probabilities,) = Evaluation(source).outputs(data.inputs).values()
-    return probabilities
+    (expected,) = Evaluation(source).outputs(test.inputs).values()
+    return float(np.abs(translated.numpy() - expected).max())
 
 
 def figures_of(rows: Rows) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, log
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -105,6 +105,10 @@ class Porting:
         algorithm: Its name.
         cuts: The most cuts of a goal.
         least: The share of the source's multiply-adds of the smallest goal, which algorithms prepare for.
+
+    Attributes:
+        data: What is trained and tested on.
+        preparing_steps: Training steps of the algorithm's preparation.
     """
 
     def __init__(
@@ -126,7 +130,7 @@ class Porting:
         self._made = self._make(model, self._settings, {})
         self.data = self._made.data or data  # files in place of data that were generated
         self._full = self._made.root_costs[FLOPS]
-        self._prepared = self._prepare(least * self._full)
+        self._prepared, self.preparing_steps = self._prepare(least * self._full)
 
     @property
     def accuracy(self) -> float:
@@ -163,13 +167,18 @@ class Porting:
 
     def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
         """Adapt goals one from the other, the largest first, with these steps for each share."""
-        shares = sorted(steps, reverse=True)
-        parent, start = self._root(shares[0]), max(1.0, shares[0])
-        rows = {}
-        for share in shares:
-            result = self._adapt(parent, share, steps[share], start / share)
-            parent, start, rows[share] = result.checkpoint, share, self._reached(result)
-        return rows
+        return {share: self._reached(result) for share, result in self._path(steps)}
+
+    def descended(self, steps: Mapping[float, int | None]) -> dict[float, Checkpoint]:
+        """Return networks adapted one from the other, the largest first.
+
+        Args:
+            steps: Of each share of the multiply-adds; None for as many as the settings say.
+        """
+        return {
+            share: Checkpoint(result.checkpoint, result.costs, result.accuracy)
+            for share, result in self._path(steps)
+        }
 
     def case(self, share: float, steps: int | None = None) -> Reached:
         """Adapt one goal from the source, with a number of steps or as many as the settings say."""
@@ -182,15 +191,6 @@ class Porting:
             return Checkpoint(prepared.teacher, prepared.source_costs, prepared.teacher_accuracy)
         result = self._adapt(self._root(share), share, steps, 1 / share)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
-
-    def descended(self, shares: Sequence[float]) -> dict[float, Checkpoint]:
-        """Return networks at falling shares of the multiply-adds, without training steps of their own."""
-        parent, checkpoints = self._made.root, {}
-        for share in shares:
-            result = self._adapted(parent, share, self._settings)
-            parent = result.checkpoint
-            checkpoints[share] = Checkpoint(result.checkpoint, result.costs, result.accuracy)
-        return checkpoints
 
     def reached(self, checkpoint: Checkpoint, steps: int) -> Reached:
         """Return what a checkpoint of so many steps reached; how long it took is not known."""
@@ -292,6 +292,15 @@ class Porting:
         share = result.costs[FLOPS] / self._full
         return Reached(self.tested(result.checkpoint), share, result.steps, result.spent)
 
+    def _path(self, steps: Mapping[float, int | None]) -> Iterator[tuple[float, AdaptResult]]:
+        """Yield the results of a path's goals, the largest first."""
+        shares = sorted(steps, reverse=True)
+        parent, start = self._root(shares[0]), max(1.0, shares[0])
+        for share in shares:
+            result = self._adapt(parent, share, steps[share], start / share)
+            parent, start = result.checkpoint, share
+            yield share, result
+
     @property
     def _seed(self) -> int:
         seed = self._settings.get("seed", 0)
@@ -350,10 +359,10 @@ class Porting:
             raise TypeError(f"a source gave {result}")
         return result
 
-    def _prepare(self, least: float) -> str | None:
-        """Let the algorithm prepare for goals down to so many multiply-adds; return the artifact."""
+    def _prepare(self, least: float) -> tuple[str | None, int]:
+        """Let the algorithm prepare for goals down to so many multiply-adds; return artifact and steps."""
         if not executor_class(self._algorithm).prepares():
-            return None
+            return None, 0
         result = self._runner.run(
             PrepareTask(
                 teacher=self._made.teacher,
@@ -367,7 +376,7 @@ class Porting:
         )
         if not isinstance(result, PrepareResult):
             raise TypeError(f"a preparation gave {result}")
-        return result.prepared
+        return result.prepared, result.steps
 
 
 def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:

@@ -10,9 +10,10 @@ validation data: training between cuts, ranking within layers (against all layer
 ones), and no sparsity regularisation while cutting.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from time import process_time
+from typing import Final, NamedTuple
 
 import keras
 import torch
@@ -20,9 +21,18 @@ import torch_pruning
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.torch_resnet8 import arrays_of, batches, multiply_adds, recalibrate, tensors, translated
+from benchmarks.torch_resnet8 import (
+    accuracy,
+    arrays_of,
+    batches,
+    multiply_adds,
+    recalibrate,
+    tensors,
+    translated,
+)
 from executors.data import Array, Dataset
 from executors.params import Params
+from executors.training.evaluation import Evaluation
 from executors.training.trainer import constant, cosine
 
 _MOMENTUM: Final = 0.9
@@ -36,6 +46,64 @@ _CUTTING_STEPS: Final = 1 / 3
 
 #: Into how many steps Torch-Pruning divides the way from all channels to none.
 _PRUNER_STEPS: Final = 400
+
+
+class Cut(NamedTuple):
+    """A network of the peer.
+
+    Attributes:
+        network: Its network.
+        share: Its multiply-adds, as a share of the source's.
+        rate: The highest learning rate that it was trained with.
+        seconds: Of the processor.
+    """
+
+    network: nn.Module
+    share: float
+    rate: float
+    seconds: float
+
+
+class Peer:
+    """Torch-Pruning with a source, which is the teacher as well, on one thread.
+
+    Args:
+        source: A Keras ResNet-8.
+        train: Training data.
+        validation: What learning rates are chosen by.
+        seed: Where the order of the examples starts from.
+    """
+
+    def __init__(self, source: keras.Model, train: Dataset, validation: Dataset, seed: int) -> None:
+        self._source, self._train, self._validation, self._seed = source, train, validation, seed
+        torch.set_num_threads(1)
+
+    def cut(self, share: float, steps: int, rate: float) -> Cut:
+        """Return the source cut to a share of its multiply-adds and trained, with a learning rate."""
+        start = process_time()
+        network = pruned(
+            self._source,
+            share,
+            self._train,
+            self._taught,
+            steps=steps,
+            learning_rate=rate,
+            seed=self._seed,
+        )
+        seconds = process_time() - start
+        image = tensors(arrays_of(self._train)[0][:1])
+        whole = multiply_adds(translated(self._source), image)
+        return Cut(network, multiply_adds(network, image) / whole, rate, seconds)
+
+    def best(self, share: float, steps: int, rates: Sequence[float]) -> Cut:
+        """Return the same with the learning rate that suits it best, by the validation data."""
+        cuts = [self.cut(share, steps, rate) for rate in rates]
+        return max(cuts, key=lambda cut: accuracy(cut.network, self._validation))
+
+    @cached_property
+    def _taught(self) -> Array:
+        (probabilities,) = Evaluation(self._source).outputs(self._train.inputs).values()
+        return probabilities
 
 
 def pruned(

@@ -1,94 +1,66 @@
-"""What the figures of the comparison say, and which per-case run counts."""
+"""What the figures of the comparison say."""
 
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
-from benchmarks.collective import (
-    LADDER,
-    TARGETS,
-    Comparison,
-    _networks,
-    figures_of,
-    least_place,
-    main,
-    shares_of,
-    steps_of,
-)
-from benchmarks.porting import Reached
+from benchmarks.collective import COUNTS, SMALLEST, TARGETS, Comparison, Ported, figures_of, main, shares_of
 
 
-def reached(accuracy, steps, seconds, tracing=0.0):
-    return Reached(accuracy, 0.5, steps, {"training": seconds, "tracing": tracing})
+def ported(accuracy, seconds, steps, goals=16):
+    """Goals that are all as accurate."""
+    return Ported(dict.fromkeys(shares_of(goals), accuracy), seconds, steps)
 
 
-def comparison(losses, as_accurate=0.0, tracing=0.0):
-    """A path that loses so much against fully trained runs, and others that are as accurate but for this."""
-    ours = {share: reached(80.0, 100, 2.0) for share in shares_of(len(losses))}
-    cases = {share: reached(80.0 + as_accurate, 900, 12.0, tracing) for share in ours}
-    full = {share: reached(80.0 + loss, 1000, 13.0) for share, loss in zip(ours, losses, strict=True)}
-    return Comparison(ours, cases, full)
+def comparison(accuracy, goals=16):
+    """A path in 10 s, against a tool that takes 1 s and 100 steps a goal for 60 %, 4 s and 400 for 70 %."""
+    curve = {400: ported(70.0, 64.0, 6_400), 100: ported(60.0, 16.0, 1_600)}
+    return Comparison({goals: ported(accuracy, 10.0, 800, goals)}, {"morphnet": curve})
 
 
 def test_shares_of_fewer_goals_are_among_those_of_more():
     for count in (1, 2, 4, 8, 16):
         assert set(shares_of(count)) <= set(shares_of(2 * count))
-        assert shares_of(count)[-1] == 0.125
-        assert max(shares_of(count)) < 2
+        assert shares_of(count)[-1] == SMALLEST
+        assert max(shares_of(count)) < 1
 
 
-def test_goals_smaller_than_the_source_have_the_steps():
-    assert steps_of(shares_of(4), 600) == {1.0: LADDER[0], 0.5: 200, 0.25: 200, 0.125: 200}
+@pytest.mark.parametrize(("accuracy", "seconds"), [(60.0, 16), (65.0, 32), (70.0, 64), (75.0, 64), (59.9, 0)])
+def test_a_tool_counts_with_its_time_at_the_same_accuracy(accuracy, seconds):
+    assert comparison(accuracy).times_faster("morphnet", 16) == pytest.approx(seconds / 10)
+    assert comparison(accuracy).times_fewer_steps("morphnet", 16) == pytest.approx(100 * seconds / 800)
 
 
-def test_the_least_steps_that_are_enough_count_wherever_the_search_starts():
-    accuracies = [10 * place for place in range(len(LADDER))]
-    for target in (0, 35, 40, 10 * len(LADDER)):
-        expected = min(-(-target // 10), len(LADDER) - 1)
-        for start in range(len(LADDER)):
-            assert least_place(accuracies.__getitem__, target, start) == expected
+def test_goals_case_by_case_stand_for_as_many_as_there_are():
+    """Of four goals each takes as much as of sixteen; only the four are compared."""
+    few = comparison(65.0, goals=4)
+    assert few.times_faster("morphnet", 4) == pytest.approx(32 / 10 * 4 / 16)
+    curve = dict(few.cases["morphnet"])
+    others = {share: 0.0 for share in curve[100].accuracies if share not in few.collective[4].accuracies}
+    curve[100] = Ported({**curve[100].accuracies, **others}, 16.0, 1_600)
+    assert Comparison(few.collective, {"morphnet": curve}).times_faster("morphnet", 4) == pytest.approx(0.8)
 
 
-def test_goals_ported_per_case_count_for_those_between_them():
-    ours = {share: Reached(80.0, share, 10, {"training": 1.0}) for share in shares_of(4)}
-    cases = {
-        share: Reached(81.0 if share < 0.5 else 79.0, share, 30, {"training": 5.0})
-        for share in list(ours)[1::2]
-    }
-    result = Comparison(ours, cases, cases)
-    assert (result.time_ratio, result.step_ratio) == (5.0, 3.0)
-    assert result.losses == [-1.0, 1.0]
+def test_more_steps_that_are_no_better_do_not_count():
+    curve = {100: ported(60.0, 16.0, 1_600), 200: ported(59.0, 32.0, 3_200), 400: ported(60.0, 64.0, 6_400)}
+    result = Comparison({16: ported(60.0, 10.0, 800)}, {"morphnet": curve})
+    assert result.times_faster("morphnet", 16) == pytest.approx(1.6)
 
 
-def test_ratios_are_of_the_totals():
-    result = comparison([0.0, 0.4])
-    assert (result.step_ratio, result.time_ratio, result.full_step_ratio) == (9.0, 6.0, 10.0)
+def test_points_are_means_over_what_both_have():
+    assert comparison(68.5).points_below("morphnet", 400, 16) == pytest.approx(1.5)
+    assert comparison(68.5, goals=4).points_below("morphnet", 100, 4) == pytest.approx(-8.5)
 
 
-def test_tracing_counts_on_neither_side():
-    assert comparison([0.0, 0.4], tracing=100.0).time_ratio == 6.0
+def test_all_targets_are_among_the_figures():
+    steps = (100, 300, 900, 1_000)
+    curves = {tool: {at: ported(60.0, 16.0, at) for at in steps} for tool in ("morphnet", "Torch-Pruning")}
+    figures = figures_of(Comparison({n: ported(60.0, 10.0, 800, min(n, 16)) for n in COUNTS}, curves))
+    names = {f"{network}_{figure}" for network in ("resnet8", "digits") for figure in figures}
+    assert names >= TARGETS.keys()
 
 
-def test_losses_are_against_fully_trained_runs():
-    figures = figures_of({"net": {1: comparison([0.9]), 2: comparison([0.4, -0.7], as_accurate=0.4)}})
-    assert figures["mean_loss"] == pytest.approx(-0.15)
-    assert figures["worst_loss"] == pytest.approx(0.4)
-
-
-def test_goals_that_no_run_per_case_reaches_are_counted():
-    assert comparison([0.0, 0.0], as_accurate=-0.7).unmatched == 2
-    assert comparison([0.0, 0.0], as_accurate=-0.5).unmatched == 0
-
-
-def test_all_targets_are_among_the_figures(tmp_path):
-    result = comparison([0.0])
-    figures = figures_of(
-        {name: dict.fromkeys(net.counts, result) for name, net in _networks(lambda: tmp_path).items()}
-    )
-    assert TARGETS.keys() <= {"expansion_difference", *figures}
-
-
-@pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"], ["--network", "depthwise"]])
+@pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"], ["--network", "resnet8"]])
 def test_is_skipped_without_data(arguments, monkeypatch, capsys):
     monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
     assert main(arguments) == 77

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
-from benchmarks.peer_torch_pruning import OURS, PEER, SHARES, TARGETS, Peer, Reached, figures_of, main
+from benchmarks.peer_torch_pruning import OURS, PEER, SHARES, TARGETS, Reached, figures_of, main
 from executors.data import Dataset, split
 from tests.benchmarks.networks import resnet8
 
@@ -78,7 +78,7 @@ def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
     taught = torch_resnet8.probabilities(torch_resnet8.translated(source), torch_resnet8.tensors(images))
     train, validation = split(Dataset({"image": images}, {"class": taught.argmax(dim=1).numpy()}), 0.5)
     contrary = Dataset({"image": images}, {"class": zeros})
-    peer = Peer(source, train, validation, steps=24, seed=0)
+    peer = torch_pruner.Peer(source, train, validation, seed=0)
     rates = (1e6, 0.02)  # with the first, training diverges, and class 0 is what is not a number
     networks = [
         torch_pruner.pruned(source, 0.5, train, peer._taught, steps=24, learning_rate=rate, seed=0)
@@ -88,10 +88,12 @@ def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
     assert scores[0] < scores[1]
     assert torch_resnet8.accuracy(networks[0], contrary) > torch_resnet8.accuracy(networks[1], contrary)
 
-    rate, reached = peer.best(0.5, rates, contrary)
+    best = peer.best(0.5, 24, rates)
 
-    assert rate == rates[1]
-    assert reached.accuracy == 100 * torch_resnet8.accuracy(networks[1], contrary)
+    assert best.rate == rates[1]
+    assert torch_resnet8.accuracy(best.network, contrary) == torch_resnet8.accuracy(networks[1], contrary)
+    assert 0.3 < best.share <= 0.5
+    assert best.seconds > 0
 
 
 def test_momenta_of_channels_that_stay_outlive_a_cut():
