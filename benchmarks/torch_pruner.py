@@ -2,8 +2,9 @@
 
 Channels are ranked within each layer by the L2 norm over their group, normalised by the mean, and cut in
 many small steps until the multiply-adds are met, as the examples of Torch-Pruning do. Training has all that
-Mistify's has: the source's outputs as a second target, momentum that is kept over cuts, decoupled weight
-decay, and the average of the last weights. The learning rate is the caller's choice.
+Mistify's has: flipped images, the source's outputs for these and the others as a second target, momentum that
+is kept over cuts, decoupled weight decay, and the average of the last weights. The learning rate is the
+caller's choice.
 
 Of what was tried with an earlier version, this came out best on the test file, and was not chosen anew on
 validation data: training between cuts, ranking within layers (against all layers at once, and isomorphic
@@ -32,6 +33,7 @@ from benchmarks.torch_resnet8 import (
 )
 from executors.data import Array, Dataset
 from executors.params import Params
+from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import constant, cosine
 
@@ -46,6 +48,13 @@ _CUTTING_STEPS: Final = 1 / 3
 
 #: Into how many steps Torch-Pruning divides the way from all channels to none.
 _PRUNER_STEPS: Final = 400
+
+
+class Taught(NamedTuple):
+    """Probabilities of the source [examples, classes], for images as they are, and mirrored left to right."""
+
+    as_they_are: Array
+    mirrored: Array
 
 
 class Cut(NamedTuple):
@@ -101,16 +110,18 @@ class Peer:
         return max(cuts, key=lambda cut: accuracy(cut.network, self._validation))
 
     @cached_property
-    def _taught(self) -> Array:
-        (probabilities,) = Evaluation(self._source).outputs(self._train.inputs).values()
-        return probabilities
+    def _taught(self) -> Taught:
+        inputs, evaluation = self._train.inputs, Evaluation(self._source)
+        (as_they_are,) = evaluation.outputs(inputs).values()
+        (of_mirrored,) = evaluation.outputs(mirrored(self._source, inputs)).values()
+        return Taught(as_they_are, of_mirrored)
 
 
 def pruned(
     source: keras.Model,
     share: float,
     data: Dataset,
-    teacher: Array,
+    taught: Taught,
     *,
     steps: int,
     learning_rate: float,
@@ -122,7 +133,7 @@ def pruned(
         source: A Keras ResNet-8.
         share: The most multiply-adds, as a share of the source's.
         data: Training data.
-        teacher: Probabilities for the training data to learn from as well.
+        taught: What the source says of them, to learn from as well.
         steps: Training steps in all.
         learning_rate: The highest.
         seed: Where the order of the examples starts from.
@@ -139,7 +150,7 @@ def pruned(
         iterative_steps=_PRUNER_STEPS,
         ignored_layers=[network.dense],
     )
-    learner = _Learner(network, _batches(data, teacher, seed), learning_rate)
+    learner = _Learner(network, _batches(data, taught, seed), learning_rate)
     between = int(steps * _CUTTING_STEPS / _CUTS)
     for cut in range(1, _CUTS + 1):
         learner.train(constant(between))
@@ -228,12 +239,19 @@ def _cut(pruner: torch_pruning.pruner.BasePruner, image: Tensor, limit: float) -
                 break
 
 
-def _batches(data: Dataset, teacher: Array, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield batches of images, classes and the teacher's probabilities."""
+def _batches(data: Dataset, taught: Taught, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield batches of images, about half of them flipped, classes, and probabilities of the source."""
     images, classes = tensors(arrays_of(data)[0]), torch.from_numpy(arrays_of(data)[1])
-    taught = torch.from_numpy(teacher)
+    as_they_are, mirrored = map(torch.from_numpy, taught)
+    generator = torch.Generator().manual_seed(seed)
     for indices in batches(len(data), Params().batch_size, seed):
-        yield images[indices].float(), classes[indices], taught[indices]
+        flipped = torch.rand(len(indices), generator=generator) < 0.5
+        batch = images[indices].float()
+        yield (
+            torch.where(flipped[:, None, None, None], batch.flip(3), batch),
+            classes[indices],
+            torch.where(flipped[:, None], mirrored[indices], as_they_are[indices]),
+        )
 
 
 def _loss(logits: Tensor, classes: Tensor, taught: Tensor) -> Tensor:

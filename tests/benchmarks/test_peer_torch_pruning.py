@@ -59,9 +59,10 @@ def test_peer_keeps_to_its_share_and_keeps_the_classes(data):
     from benchmarks import torch_pruner, torch_resnet8
 
     teacher = np.full((80, 10), 0.1, np.float32)
+    taught = torch_pruner.Taught(teacher, teacher)
     source = resnet8()
 
-    network = torch_pruner.pruned(source, 0.5, data, teacher, steps=24, learning_rate=0.02, seed=0)
+    network = torch_pruner.pruned(source, 0.5, data, taught, steps=24, learning_rate=0.02, seed=0)
 
     images = torch_resnet8.tensors(data.inputs["image"])
     full = torch_resnet8.multiply_adds(torch_resnet8.translated(source), images)
@@ -94,6 +95,22 @@ def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
     assert torch_resnet8.accuracy(best.network, contrary) == torch_resnet8.accuracy(networks[1], contrary)
     assert 0.3 < best.share <= 0.5
     assert best.seconds > 0
+
+
+def test_peer_learns_what_the_source_says_of_the_images_that_it_sees(data):
+    torch = pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'")
+    pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
+    from benchmarks import torch_pruner, torch_resnet8
+
+    images = data.inputs["image"]
+    of_left, of_right = (side.mean(axis=(1, 2, 3)) for side in (images[:, :, :16], images[:, :, 16:]))
+    taught = torch_pruner.Taught(np.stack([of_left, of_right], 1), np.stack([of_right, of_left], 1))
+    seen, _, said = next(torch_pruner._batches(data, taught, seed=0))
+    sides = torch.stack([seen[..., :16].mean((1, 2, 3)), seen[..., 16:].mean((1, 2, 3))], 1)
+    assert torch.allclose(sides, said.float(), atol=1e-3)
+    whole = torch_resnet8.tensors(images).float()
+    as_they_are = sum(bool((whole == image).flatten(1).all(1).any()) for image in seen)
+    assert 16 < as_they_are < 48  # of 64
 
 
 def test_momenta_of_channels_that_stay_outlive_a_cut():
