@@ -175,6 +175,8 @@ class Comparison:
 def measure(options: Namespace) -> Figures:
     """Port with each seed, print the tables, draw the picture and return the medians."""
     networks = {_DIGITS: _quick()} if options.quick else _networks(options)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     seeds = range(1 if options.quick else options.seeds)
     figures: dict[str, float] = {}
     comparisons: dict[str, Comparison] = {}
@@ -398,8 +400,6 @@ def add_options(parser: ArgumentParser) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
     return run("collective", TARGETS, measure, argv, add_options)
 
 
