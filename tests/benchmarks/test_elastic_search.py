@@ -1,6 +1,5 @@
 """When a search has an accuracy, and what it would choose then."""
 
-import numpy as np
 import pytest
 
 from benchmarks.elastic_search import SIDES, Moment, Watched, bests, figures_of, main, reached_by
