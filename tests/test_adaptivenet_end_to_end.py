@@ -1,6 +1,7 @@
 """A supernet from a config to the device: ported, adapted there, and run."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import mistify_client
 from executors.adaptivenet.executor import AdaptiveNetExecutor
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import Manifest
+from mistify.tflite.combining import read_network
+from mistify_client.assembly.stitching import stitched
 from mistify_client.cli.main import app
 from tests.executors.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised
@@ -42,6 +45,14 @@ def ported(directory, **changes):
     return directory / "out" / "goals" / "phones"
 
 
+def shapes_of(network):
+    """Return how often each shape of several dimensions is among the constants of a network."""
+    model = read_network(network)
+    tensors = {tensor.buffer: tuple(tensor.shape) for graph in model.subgraphs for tensor in graph.tensors}
+    constants = (shape for at, shape in tensors.items() if model.buffers[at].data is not None)
+    return Counter(shape for shape in constants if len(shape) > 1)
+
+
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     return ported(tmp_path_factory.mktemp("elastic"))
@@ -60,6 +71,18 @@ def test_a_package_lists_its_blocks(package):
     listed = Manifest.load(package).files
     assert {BLOCKS, *(variant.file for variant in store.variants)} < listed.keys()
     assert store.kinds["digit"] == "softmax"
+
+
+def test_a_package_says_which_blocks_its_network_has(package):
+    """They make a network with kernels of the same shapes as the one shipped, whose norms are its own."""
+    store = BlockStore.load(package)
+    chosen = store.network_of(store.served)
+    assert any(one.file.count("-shrink-") or one.file.count("-merge-") for one in chosen)
+    own = stitched({one.file: (package / one.file).read_bytes() for one in chosen})
+    assert shapes_of(own) == shapes_of((package / "serve.tflite").read_bytes())
+    original = [f"block-{number:02d}.tflite" for number in range(store.last)]
+    whole = stitched({file: (package / file).read_bytes() for file in original})
+    assert shapes_of(own) != shapes_of(whole)
 
 
 def test_a_device_runs_what_it_has_chosen(package, tmp_path):

@@ -175,6 +175,25 @@ class Supernet:
             return self._graphs[number]
         return analyse(self._variants[number - self.space.blocks]).graph
 
+    def subnet_of(self, model: keras.Model) -> Subnet | None:
+        """Return the subnet that a network is; None where it is none, as one that is cut in width.
+
+        Args:
+            model: A network with names of the supernet's layers, as its subnets have them.
+        """
+        shapes = {layer.name: _shapes(layer) for layer in model.layers}
+        position, chosen = 0, list[int]()
+        while position < self.space.blocks:
+            for number in self.space.starting[position]:
+                layers = self.graph_of(number).layers
+                if all(shapes.get(name) == _shapes(layer) for name, layer in layers.items()):
+                    chosen.append(number)
+                    position = self.space.places[number].end
+                    break
+            else:
+                return None
+        return tuple(chosen)
+
     def multiply_adds(self) -> list[float]:
         """Return the multiply-adds of each variant."""
         return [
@@ -224,6 +243,10 @@ class Supernet:
     def _covers(self, position: int) -> bool:
         """Check whether any variant replaces blocks on both sides of a position."""
         return any(place.start < position < place.end for place in self.space.places)
+
+
+def _shapes(layer: keras.Layer) -> list[tuple[int, ...]]:
+    return [tuple(weight.shape) for weight in layer.weights]
 
 
 def _position(number: int) -> str:

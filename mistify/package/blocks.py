@@ -59,6 +59,8 @@ class BlockStore(Record):
         outputs: Of the network, in order.
         variants: The blocks. Of those that begin at a position, one of the original network is the first.
         kinds: Output -> the kind of its values. Others are classes, before the softmax.
+        served: The files of the blocks that the package's own network was made of, in order: its batch norms
+            may have changed since, and it may have been tuned. Empty where it is no network of these blocks.
     """
 
     format_version: Literal[1] = BLOCKS_FORMAT
@@ -67,6 +69,7 @@ class BlockStore(Record):
     outputs: tuple[TensorInfo, ...]
     variants: tuple[BlockVariant, ...]
     kinds: dict[str, OutputKind] = Field(default_factory=dict)
+    served: tuple[FileName, ...] = ()
 
     @model_validator(mode="after")
     def _variants_fit(self) -> "BlockStore":
@@ -76,6 +79,11 @@ class BlockStore(Record):
         for variant in self.variants:
             if variant.end > self.last:
                 raise ValueError(f"{variant.file} ends at position {variant.end}; the last is {self.last}")
+        if self.served:
+            try:
+                self.network_of(self.served)
+            except MistifyError as error:
+                raise ValueError(f"served: {error}") from error
         return self
 
     @property

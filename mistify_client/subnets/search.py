@@ -65,10 +65,11 @@ def search(
         seed: Of what is random.
 
     Returns:
-        All subnets that were scored, in order: the original and the fastest one, then what was found.
+        All subnets that were scored, in order: the original and the fastest one, the package's own, then what
+        was found.
     """
     candidates = Candidates(table, scorer)
-    candidates.scored([space.original, fastest(space, table)])
+    candidates.scored([space.original, fastest(space, table), space.served or space.original])
     if strategy is Strategy.ADDITIVE:
         additive(space, table, candidates, budget_ms)
         return candidates.all

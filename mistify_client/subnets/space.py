@@ -20,6 +20,7 @@ class SubnetSpace:
         store: Whose variants they are made of.
         variants: Those that are in a subnet, in the order of the store.
         original: The subnet that is the original network.
+        served: That which the package's own network was made of; None where this has other blocks.
     """
 
     def __init__(self, store: BlockStore) -> None:
@@ -39,6 +40,7 @@ class SubnetSpace:
             message = "the blocks make no network from the inputs to the outputs; fetch the package again"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
         self.original = self._first(0, store.last)
+        self.served = store.network_of(store.served) if store.served else None
 
     @property
     def count(self) -> int:

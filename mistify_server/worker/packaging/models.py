@@ -73,7 +73,7 @@ def package_model(
         branches=branches,
         other_files={
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
-            **(_blocks(supernet, task, setup, objectives) if supernet else {}),
+            **(_blocks(supernet, model, task, setup, objectives) if supernet else {}),
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
@@ -104,13 +104,19 @@ def _convert(
 
 
 def _blocks(
-    supernet: Supernet, task: PackageTask, setup: TrainingSetup, objectives: Mapping[str, Objective]
+    supernet: Supernet,
+    model: keras.Model,
+    task: PackageTask,
+    setup: TrainingSetup,
+    objectives: Mapping[str, Objective],
 ) -> dict[str, bytes]:
     """Return the block store of a supernet; no block is trained for its precision."""
     precision, examples = task.settings.quantization.precision, representative(setup.train)
     precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
-    return block_store(supernet_blocks(supernet), precision, examples, kinds)
+    blocks = supernet_blocks(supernet)
+    served = [blocks[number].file for number in supernet.subnet_of(model) or ()]
+    return block_store(blocks, precision, examples, kinds, served)
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

@@ -10,7 +10,7 @@ from executors.adaptivenet.lessons import FeatureLesson, PathLesson
 from executors.adaptivenet.supernet import Supernet
 from executors.adaptivenet.variants import Merged
 from executors.params import VARIANTS, AdaptiveNetParams, parse_params
-from executors.structure import analyse, built
+from executors.structure import analyse, built, copied, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
@@ -52,6 +52,17 @@ def test_it_has_cheaper_variants_of_the_blocks_between_the_first_and_the_last(su
 def test_the_original_is_the_network_itself(supernet, deep, inputs):
     own = supernet.predictions(inputs, supernet.space.original)
     np.testing.assert_allclose(own["digit"], deep(inputs["image"]), atol=1e-5)
+
+
+def test_it_knows_its_subnets_by_their_layers(supernet):
+    for subnet in subnets(supernet.space):
+        assert supernet.subnet_of(copied(built(supernet.graph(subnet)))) == subnet
+
+
+def test_what_is_cut_in_width_is_no_subnet(supernet):
+    structure = analyse(built(supernet.graph(supernet.space.original)))
+    name, group = next(iter(structure.groups.items()))
+    assert supernet.subnet_of(narrow(structure, {name: np.arange(group.size) > 0})) is None
 
 
 def test_a_path_computes_what_the_network_of_its_subnet_does(supernet, inputs):

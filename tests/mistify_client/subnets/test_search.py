@@ -6,6 +6,7 @@ import pytest
 from mistify_client.subnets.additive import best_sums, corrected, lost_alone
 from mistify_client.subnets.candidates import Candidate, Candidates, Score
 from mistify_client.subnets.search import Strategy, search
+from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.subnets.spaces import known
 
 
@@ -62,6 +63,19 @@ def test_variants_are_scored_alone_in_the_original_network():
     originals = set(own.space.original)
     assert all(len(set(subnet) - originals) <= 1 for subnet in batch)
     assert len(batch) == 1 + len(own.space.variants) - len(originals)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_the_network_of_the_package_is_among_the_first(strategy):
+    """It is worth more than its variants let expect, and nobody would come by it."""
+    own = known(6)
+    served = own.space.random(np.random.default_rng(3))
+    store = own.space.store.model_copy(update={"served": tuple(one.file for one in served)})
+    scorer = Scorer(own, lambda subnet: -1.0 if subnet == served else own.lost_by(subnet))
+    budget = own.table.latency_ms(served)
+    found = search(SubnetSpace(store), own.table, scorer, budget, strategy, population=10, most=20)
+    assert served in scorer.batches[0]
+    assert max(found, key=lambda one: one.fitness(budget)).subnet == served
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.8, 1.0])

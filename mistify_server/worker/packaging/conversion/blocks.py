@@ -106,6 +106,7 @@ def block_store(
     precision: Quantization,
     examples: Examples | None = None,
     kinds: Mapping[str, OutputKind] | None = None,
+    served: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Convert blocks into a store: its manifest, and a `.tflite` for each, by the names of the files.
 
@@ -118,13 +119,14 @@ def block_store(
         precision: Of the store; quantization-aware training is not possible.
         examples: Training data by input of the network, from which integers take the scales of activations.
         kinds: Of the network's outputs, by their names; None where all are logits.
+        served: The files of the blocks that the package's own network was made of; none where it has others.
 
     Raises:
         ValueError: A block has an operator that cannot leave the file that it was converted in.
     """
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
-    manifest = _manifest(blocks, files, kinds or {})
+    manifest = _manifest(blocks, files, kinds or {}).model_copy(update={"served": tuple(served)})
     return {BLOCKS: (manifest.model_dump_json(indent=2) + "\n").encode(), **files}
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from executors.adaptivenet.supernet import Supernet
 from executors.data import Dataset
@@ -58,6 +59,20 @@ def test_it_says_what_replaces_what(supernet, files):
     ] * supernet.space.blocks
     assert files.keys() == {BLOCKS, *places}
     assert store.kinds == {"digit": OutputKind.SOFTMAX}
+
+
+def test_it_says_which_blocks_the_package_serves(supernet):
+    blocks = supernet_blocks(supernet)
+    own = [block.file for block in blocks[: supernet.space.blocks]]
+    store = BlockStore.model_validate_json(block_store(blocks, Quantization.NONE, served=own)[BLOCKS])
+    assert store.served == tuple(own)
+    for wrong, expected in (
+        (own[:-1], "blocks end at position"),
+        ([*own[:-1], "no.tflite"], "no block no.tflite"),
+    ):
+        content = store.model_dump(mode="json") | {"served": wrong}
+        with pytest.raises(ValidationError, match=expected):
+            BlockStore.model_validate(content)
 
 
 def test_variants_do_not_change_the_integers_of_the_network_itself(supernet, images):
