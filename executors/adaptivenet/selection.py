@@ -1,10 +1,11 @@
 """The subnet of a goal: the one that loses least within its limits (AdaptiveNet 4)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from executors.adaptivenet.space import Subnet
@@ -15,17 +16,21 @@ from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import exceeded
+from mistify.costs.budget import Budget, Costs, exceeded
 
 #: Validation examples by which subnets are scored.
 _SCORED: Final = 500
 
-#: Subnets within the limits that are scored.
-_CANDIDATES: Final = 8
+#: How often subnets within the limits are scored for a goal, and how many at a time.
+_ROUNDS: Final = 4
+_AT_ONCE: Final = 4
+
+#: How much what variants lose alone is trusted over what a subnet loses that has them.
+_TRUST: Final = 0.3
 
 #: What is left of the limits on sums where no candidate is within those on the whole, and how often.
 _TIGHTER: Final = 0.97
-_ROUNDS: Final = 10
+_ATTEMPTS: Final = 10
 
 
 class Scorer:
@@ -65,9 +70,11 @@ class Scorer:
 class Subnets:
     """The subnets of a trained supernet.
 
+    What is found to be lost by a subnet for one goal counts for all that come after.
+
     Args:
         supernet: The supernet.
-        losses: What each of its variants loses.
+        losses: What each of its variants loses alone.
     """
 
     def __init__(self, supernet: Supernet, losses: Sequence[float]) -> None:
@@ -77,6 +84,7 @@ class Subnets:
             analyse(built(supernet.graph_of(number))).network() for number in range(len(losses))
         ]
         self._scorer: Scorer | None = None
+        self._scored: dict[Subnet, float] = {}
 
     def best(self, assignment: Assignment) -> keras.Model:
         """Return the subnet within an edge's limits that loses least; the cheapest where none is within."""
@@ -89,16 +97,52 @@ class Subnets:
         scaled = {axis: limit * parts[axis] for axis, limit in limits.items()}
         if self._scorer is None:
             self._scorer = Scorer(self._supernet, built(assignment.source.graph), assignment.setup)
-        for tightened in range(_ROUNDS):
+        for tightened in range(_ATTEMPTS):
             within = {axis: limit * _TIGHTER**tightened for axis, limit in scaled.items()}
-            candidates = islice(space.within(costs, self._losses, within), _CANDIDATES)
-            models = {subnet: built(self._supernet.graph(subnet)) for subnet in candidates}
-            held = [subnet for subnet, model in models.items() if self._holds(model, assignment)]
-            if held:
-                return models[min(held, key=self._scorer.lost)]
+            for subnet in self._promising(self._scorer, costs, within):
+                model = built(self._supernet.graph(subnet))
+                if self._holds(model, assignment):
+                    return model
         shares = [max(cost[axis] / limit for axis, limit in scaled.items()) for cost in costs]
         return built(self._supernet.graph(space.cheapest(shares)))
+
+    def _promising(self, scorer: Scorer, costs: Sequence[Costs], limits: Budget) -> list[Subnet]:
+        """Return subnets whose costs, summed up, are within limits, those first that lose least.
+
+        Those with the best sums of losses are scored, and by how far their sums are from that, what variants
+        lose is corrected.
+        """
+        space = self._supernet.space
+        for _ in range(_ROUNDS):
+            losses = corrected(self._losses, self._scored, space.blocks)
+            within = space.within(costs, losses, limits)
+            new = islice((subnet for subnet in within if subnet not in self._scored), _AT_ONCE)
+            self._scored |= {subnet: scorer.lost(subnet) for subnet in new}
+        known = [
+            subnet
+            for subnet in self._scored
+            if all(sum(costs[number][axis] for number in subnet) <= limit for axis, limit in limits.items())
+        ]
+        return sorted(known, key=self._scored.__getitem__)[: _ROUNDS * _AT_ONCE]
 
     def _holds(self, model: keras.Model, assignment: Assignment) -> bool:
         network, limits = analyse(model).network(), assignment.budget
         return not exceeded(costs_of(network, assignment.profiles, only=limits), limits)
+
+
+def corrected(alone: Sequence[float], scored: Mapping[Subnet, float], blocks: int) -> list[float]:
+    """Return what variants lose, so that sums are nearer to what subnets were found to lose.
+
+    That is a ridge regression of what the sums are off by on which variants a subnet has.
+
+    Args:
+        alone: What each variant loses alone, by its number.
+        scored: What subnets lose.
+        blocks: Of the original network, which come first and lose nothing.
+    """
+    has = np.zeros((len(scored), len(alone)))
+    for row, subnet in zip(has, scored, strict=True):
+        row[[number for number in subnet if number >= blocks]] = 1
+    off = np.array(list(scored.values())) - has @ np.array(alone)
+    more = np.linalg.solve(has.T @ has + _TRUST * np.eye(len(alone)), has.T @ off)
+    return [float(loss) for loss in np.array(alone) + more]

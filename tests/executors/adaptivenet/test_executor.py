@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from executors.adaptivenet.executor import AdaptiveNetExecutor
-from executors.adaptivenet.selection import Subnets
+from executors.adaptivenet.selection import Scorer, Subnets, corrected
 from executors.adaptivenet.supernet import Supernet
 from executors.params import AdaptiveNetParams, parse_params
 from executors.preparing import PreparationProgress
@@ -53,6 +53,49 @@ def test_limits_that_a_subnet_just_keeps_are_kept(assigned, prepared):
         limits = {axis: costs_of(some, ())[axis] for axis in (MEMORY, FLOPS)}
         best = Subnets(supernet, losses).best(replace(assignment, budget=limits))
         assert not exceeded(costs_of(analyse(best).network(), ()), limits)
+
+
+def every_subnet(space, position=0):
+    if position == space.blocks:
+        yield ()
+    for number in space.starting.get(position, ()):
+        for rest in every_subnet(space, space.places[number].end):
+            yield (number, *rest)
+
+
+def test_the_subnet_of_a_goal_is_about_the_best_there_is(assigned, prepared, deep_setup, deep):
+    """Of all, by brute force; and no goal has a better one than a goal with looser limits."""
+    content, _ = prepared
+    source = assigned(1.0).source
+    supernet, losses = Supernet.loaded(content, source, PARAMS.largest)
+    scorer = Scorer(supernet, deep, deep_setup)
+    of_all = {
+        subnet: (analyse(built(supernet.graph(subnet))).network().flops, scorer.lost(subnet))
+        for subnet in every_subnet(supernet.space)
+    }
+    assert len(of_all) == supernet.space.count()
+    subnets, before = Subnets(supernet, losses), np.inf
+    for share in (0.5, 0.6, 0.7, 0.8, 0.9):
+        assignment = assigned(share)
+        chosen = supernet.subnet_of(subnets.best(assignment))
+        flops, lost = of_all[chosen]
+        limit = assignment.budget[FLOPS]
+        within = sorted(lost for flops, lost in of_all.values() if flops <= limit)
+        assert flops <= limit
+        assert lost <= within[min(3, len(within) - 1)]
+        assert lost <= before
+        before = lost
+
+
+def test_what_variants_lose_is_corrected_by_what_subnets_lose():
+    """Both lose more together than alone, and the network's own blocks nothing."""
+    alone = [0.0, 0.0, 0.1, 0.2]
+    assert corrected(alone, {}, 2) == alone
+    first = corrected(alone, {(2, 3): 0.6}, 2)
+    assert first[:2] == [0.0, 0.0]
+    assert 0.5 < first[2] + first[3] < 0.6
+    assert first[2] - 0.1 == pytest.approx(first[3] - 0.2)
+    assert corrected(alone, {(2, 3): 0.6, (2, 1): 0.1}, 2)[2] < first[2]
 
 
 def test_a_supernet_serves_whatever_the_limits():
