@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from math import exp, log
+from operator import attrgetter
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -44,7 +45,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, Porting, resnet8
+from benchmarks.porting import FILES, Checkpoint, Porting, resnet8
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 SMALLEST: Final = 0.125
@@ -75,11 +76,12 @@ TARGETS: Final[dict[str, Target]] = {
     "resnet8_points_over_its_300_steps_at_16": {"min": 0, "full_run_only": True},
     "resnet8_points_over_its_300_steps_at_64": {"min": 0, "full_run_only": True},
     "resnet8_over_morphnet_at_128": {"min": 12, "full_run_only": True},
-    "resnet8_points_below_300_steps_at_128": {"max": 0.5, "full_run_only": True},
-    "resnet8_points_below_1000_steps_at_128": {"max": 1.5, "full_run_only": True},
     "digits_over_morphnet_at_128": {"min": 20, "full_run_only": True},
-    "digits_points_below_300_steps_at_128": {"max": 0.5, "full_run_only": True},
-    "digits_points_below_1000_steps_at_128": {"max": 1.5, "full_run_only": True},
+    **{
+        f"{network}_points_below_{steps}_steps_at_128": {"max": points, "full_run_only": True}
+        for network in (_RESNET8, _DIGITS)
+        for steps, points in ((300, 0.5), (1_000, 1.5))
+    },
 }
 
 
@@ -140,13 +142,11 @@ class Comparison:
 
     def times_faster(self, tool: str, count: int) -> float:
         """Return the seconds of a tool at the mean accuracy of collective adaptation over its seconds."""
-        return (
-            self._at_its_accuracy(tool, count, lambda ported: ported.seconds) / self.collective[count].seconds
-        )
+        return self._at_its_accuracy(tool, count, attrgetter("seconds")) / self.collective[count].seconds
 
     def times_fewer_steps(self, tool: str, count: int) -> float:
         """Return the steps of a tool at the mean accuracy of collective adaptation over its steps."""
-        return self._at_its_accuracy(tool, count, lambda ported: ported.steps) / self.collective[count].steps
+        return self._at_its_accuracy(tool, count, attrgetter("steps")) / self.collective[count].steps
 
     def points_below(self, tool: str, steps: int, count: int) -> float:
         """Return by how many points a tool with so many steps for each goal is better on average."""
@@ -159,7 +159,7 @@ class Comparison:
         return [share for share in any_run.accuracies if share in self.collective[count].accuracies]
 
     def _at_its_accuracy(self, tool: str, count: int, of: Callable[[Ported], float]) -> float:
-        """Return what a tool spends on a number of goals, between the points of its curve."""
+        """Return what a tool spends on a number of goals, each taking what its cases do on average."""
         shares = self._shares(tool, count)
         reached = self.collective[count].accuracy(shares)
         accuracies, spent = list[float](), list[float]()
@@ -242,26 +242,22 @@ def _collective(network: Network, porting: Porting, directory: Path, count: int,
         steps = {share: max(LEAST_STEPS, network.path_steps // count) for share in shares}
         checkpoints, all_steps = porting.descended(steps), sum(steps.values())
         seconds = process_time() - start
-        return _tested(porting, {share: checkpoints[share].artifact for share in shares}, seconds, all_steps)
+        return _tested(porting, checkpoints, seconds, all_steps)
     settings = {"source_steps": 0, "segment_steps": network.segment_steps, "seed": seed}
     nested = Porting(porting.tuned, porting.data, directory, settings, algorithm="nested", least=SMALLEST)
     checkpoints = nested.descended(dict.fromkeys(shares))
     seconds = process_time() - start
-    artifacts = {share: checkpoints[share].artifact for share in shares}
-    return _tested(nested, artifacts, seconds, nested.preparing_steps)
+    return _tested(nested, checkpoints, seconds, nested.preparing_steps)
 
 
-def _tested(porting: Porting, artifacts: Mapping[float, str], seconds: float, steps: int) -> Ported:
-    """Return goals with accuracies of those that are ported case by case as well."""
-    both = set(_cases_of(list(artifacts)))
-    accuracies = {share: porting.tested(artifacts[share]) for share in artifacts if share in both}
+def _tested(porting: Porting, checkpoints: Mapping[float, Checkpoint], seconds: float, steps: int) -> Ported:
+    """Return goals with the accuracies of those that are ported case by case as well."""
+    accuracies = {
+        share: porting.tested(checkpoints[share].artifact)
+        for share in shares_of(CASES)
+        if share in checkpoints
+    }
     return Ported(accuracies, seconds, steps)
-
-
-def _cases_of(shares: Sequence[float]) -> Sequence[float]:
-    """Return the shares that are ported case by case: the last of every so many."""
-    every = max(1, len(shares) // CASES)
-    return shares[every - 1 :: every]
 
 
 def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], tuple[float, float]]) -> Curve:

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 import keras
 
-from benchmarks.mobilenet import mobilenet
 from executors.base import executor_class
 from executors.data import Dataset
 from executors.params import LEAST_CUT
@@ -394,12 +393,3 @@ def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Port
     """Return the porting of MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
     return Porting(ModelSource(path=str(data / RESNET8)), files, directory, settings)
-
-
-def depthwise(data: Path, directory: Path) -> Porting:
-    """Return the porting of a small MobileNet with random weights: tuning the source trains it."""
-    path = directory / "depthwise.keras"
-    mobilenet().save(path)
-    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
-    settings = {"learning_rate": 0.05}
-    return Porting(ModelSource(path=str(path)), files, directory, settings)

@@ -48,10 +48,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, depthwise, resnet8
+from benchmarks.mobilenet import mobilenet
+from benchmarks.porting import FILES, TEST, TRAIN, Porting, resnet8
 from benchmarks.switching_load import example, timed, under_load
 from mistify.config.branches import BranchesConfig
 from mistify_client.runtime.model import PortedModel, load
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 SHARE: Final = 0.5
 COUNTS: Final = (3, 5)
@@ -114,7 +116,7 @@ def _ported(
 
 
 def _port(name: str, data: Path, store: Path, packages: Path, steps: int) -> None:
-    porting = resnet8(data, store, {}) if name == "resnet8" else depthwise(data, store)
+    porting = resnet8(data, store, {}) if name == "resnet8" else _depthwise(data, store)
     goal = porting.checkpoint(SHARE, 2 * steps)
     five = porting.branches(goal, SHARE, BranchesConfig(count=COUNTS[-1]).shares, steps)
     for number, branch in enumerate(five.branches):
@@ -122,6 +124,15 @@ def _port(name: str, data: Path, store: Path, packages: Path, steps: int) -> Non
     for count in COUNTS:
         chosen = tuple(five.branches[number] for number in _chosen(count))
         porting.write_package(goal, packages / f"b{count}", five.model_copy(update={"branches": chosen}))
+
+
+def _depthwise(data: Path, directory: Path) -> Porting:
+    """Return the porting of a small MobileNet with random weights: tuning the source trains it."""
+    path = directory / "depthwise.keras"
+    mobilenet().save(path)
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    settings = {"learning_rate": 0.05}
+    return Porting(ModelSource(path=str(path)), files, directory, settings)
 
 
 def _chosen(count: int) -> range:

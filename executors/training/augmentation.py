@@ -105,14 +105,14 @@ def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augme
         metric: By which it is scored on them.
         changes: Of the images.
     """
-    size = sum(array[0].size for array in data.inputs.values()) * FLOAT_BYTES
-    data = data.sample(max(_LEAST_EXAMPLES, min(_MOST_EXAMPLES, _MOST_BYTES // size)))
     if changes == Augmentation() or len(data) < _LEAST_EXAMPLES:
         return False
     try:
         augment = augmenting(model, changes)
     except InvalidValue:
         return False
+    size = sum(array[0].size for array in data.inputs.values()) * FLOAT_BYTES
+    data = data.sample(max(_LEAST_EXAMPLES, min(_MOST_EXAMPLES, _MOST_BYTES // size)))
     evaluation, objectives = Evaluation(model), objectives_of(model, data)
     changed = augment({name: tf.constant(array) for name, array in data.inputs.items()}, tf.constant([0, 0]))
     outputs = evaluation.outputs(data.inputs)

@@ -18,7 +18,7 @@ Parts = Mapping[str, Tensors]
 
 
 class Lesson(ABC):
-    """What a trainer's network learns. The loss is traced once, and serves every step."""
+    """The data of a training step, its loss, and the weights that it uses; traced once for all steps."""
 
     @abstractmethod
     def arrays(self) -> Mapping[str, Mapping[str, Array]]:
@@ -115,5 +115,10 @@ def _taught(parts: Parts, seed: tf.Tensor) -> Tensors:
     taught, mirrored = parts["teacher"], parts["mirrored"]
     if not mirrored:
         return taught
-    count = tf.shape(next(iter(taught.values())))[0]
-    return {name: tf.where(flipped(count, seed)[:, None], mirrored[name], of) for name, of in taught.items()}
+    flips = flipped(tf.shape(next(iter(taught.values())))[0], seed)
+
+    def chosen(name: str) -> tf.Tensor:
+        along_examples = tf.reshape(flips, [-1] + [1] * (len(taught[name].shape) - 1))
+        return tf.where(along_examples, mirrored[name], taught[name])
+
+    return {name: chosen(name) for name in taught}

@@ -78,6 +78,7 @@ class TrainingSetups:
         return parts_of(data, signature_of(self._checkpoints.shared(teacher)))
 
     def _predictions(self, teacher: str, version: DataVersion, train: Dataset, flips: bool) -> _Predictions:
+        """Return the teacher's predictions for the training data, for mirror images where there are flips."""
         key = teacher, version, flips
         if self._predicted is None or self._predicted[0] != key:
             model = self._checkpoints.shared(teacher)

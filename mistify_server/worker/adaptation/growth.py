@@ -11,6 +11,7 @@ from executors.training.setup import TrainingSetup
 from mistify.config.dataset import Augmentation
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import meets
+from mistify_server.worker.adaptation.source import FLIPS
 
 
 def grows(assignment: Assignment) -> bool:
@@ -34,10 +35,10 @@ def growing(assignment: Assignment, source: keras.Model) -> Assignment:
     """
     setup = assignment.setup
     settings = setup.settings
-    if settings.augment == Augmentation():
-        return assignment
-    augment = suitable_augmentation(source, setup.validation, setup.metric, settings.augment)
-    if augment is None:
+    augment = settings.augment
+    if augment in (None, FLIPS):  # as where the config leaves it open
+        augment = suitable_augmentation(source, setup.validation, setup.metric, augment)
+    if augment in (None, Augmentation()):
         return assignment
     changed = TrainingSetup(
         setup.train,

@@ -163,8 +163,8 @@ def _with_measurements(
 ) -> tuple[EdgeEstimates, Outlook | None]:
     """Return the estimates with the measurements of the source that a task asks for, and the outlook."""
     setup, measures = _setup(task, data, params), set(task.measures) - {"host", "trial"}
-    tries = data.tested is not None and "trial" in task.measures
-    flips = tries and flips_suit(model, task.data, setup)
+    tested = data.tested if "trial" in task.measures else None
+    flips = tested is not None and flips_suit(model, task.data, setup)
     if flips:
         setup = replace(setup, settings=setup.settings.model_copy(update={"augment": FLIPS}))
     # One copy for all measurements, as tracing it takes longer than they do.
@@ -177,9 +177,9 @@ def _with_measurements(
         )
         measures.remove("accuracy")
     estimates = with_measurements(estimates, trainer, setup, measures)
-    if data.tested is None or not tries:
+    if tested is None:
         return estimates, None
-    outlook = outlook_of(trainer, setup, estimates, data.tested)
+    outlook = outlook_of(trainer, setup, estimates, tested)
     return estimates, outlook.model_copy(update={"flips": flips})
 
 

@@ -11,8 +11,9 @@ from executors.params import IterativePruningParams, MorphNetParams, TrainingPar
 from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
+from executors.training.trainer import constant
 from executors.uniform import UniformExecutor
-from mistify.costs.budget import FLOPS, meets
+from mistify.costs.budget import FLOPS, exceeded, meets
 
 layers = keras.layers
 
@@ -68,3 +69,34 @@ def test_without_steps_a_network_is_cut_at_once_and_fitted(
     network = executor.network()
     recalibrate(network, digits[0])
     assert evaluate(network, digits[1]) > evaluate(trained, digits[1]) - 0.15
+
+
+@pytest.mark.parametrize(("worth", "rebuilt_at"), [(0, None), (1 / 0.6, 0.5), (20, 0.9)])
+def test_a_network_is_built_anew_where_that_saves_more_than_it_takes(
+    trained, training_setup, worth, rebuilt_at
+):
+    """Masks do not change shapes, and what is trained on masked units adds up along a path.
+
+    Tuning the whole network takes `worth` times as long as to build and trace it.
+    """
+    structure = analyse(trained)
+    start = structure.network().flops
+    building = 4e9 * len(structure.graph.layers)  # multiply-adds that take as long
+    params = MorphNetParams(adapt_steps=2, cuts=2, tune_steps=round(worth * building / (3 * 64 * start)))
+    executor = MorphNetExecutor(params)
+    executor.init(Assignment(trained, {FLOPS: start}, (), training_setup, 0, analyse(trained)))
+    executor.trainer.train(constant(1))
+    trainer = executor.trainer
+    for share in (0.9, 0.75, 0.5):
+        budget = {FLOPS: share * start}
+        executor.init(Assignment(executor.network(), budget, (), training_setup, 0, analyse(trained)))
+        while exceeded(executor.measure(), budget):
+            executor.adjust({FLOPS: 1.0})
+            executor.iterate()
+        if rebuilt_at is not None and share <= rebuilt_at:
+            assert executor.trainer is not trainer
+            assert executor._state.masked_flops < 0.1 * start
+            break
+        assert executor.trainer is trainer
+        assert trainer._run.experimental_get_tracing_count() == 1
+    assert executor.network().count_params() < trained.count_params()

@@ -9,7 +9,9 @@ from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.pruning.masks import Masks
 from executors.structure import analyse, narrow, narrow_arrays
+from executors.training.augmentation import flipped
 from executors.training.evaluation import Evaluation
+from executors.training.lessons import _taught
 from executors.training.objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Memory, Trainer, constant, cosine
@@ -110,6 +112,22 @@ def test_a_teacher_says_of_flipped_images_what_it_says_of_their_mirror_images(tr
         np.testing.assert_allclose(actual, like, atol=2e-5)
     others = one_step(linear(), unaware)
     assert max(np.abs(a - b).max() for a, b in zip(others, wanted, strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 3), (6, 1, 3)])
+def test_each_example_is_taught_by_itself_whatever_the_shape_of_an_output(shape):
+    seed = tf.constant([3, 4])
+    flips = flipped(6, seed).numpy()
+    assert 0 < flips.sum() < 6
+    of_images, of_mirrored = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.full(shape, -1.0)
+    parts = {
+        "teacher": {"y": tf.constant(of_images)},
+        "mirrored": {"y": tf.constant(of_mirrored, tf.float32)},
+    }
+    taught = _taught(parts, seed)["y"].numpy()
+    assert taught.shape == shape
+    for number, flips_it in enumerate(flips):
+        np.testing.assert_array_equal(taught[number], (of_mirrored if flips_it else of_images)[number])
 
 
 def test_probabilities_and_logits_learn_alike(training_setup):

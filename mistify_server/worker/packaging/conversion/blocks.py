@@ -126,7 +126,7 @@ def block_store(
     """
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
-    manifest = _manifest(blocks, files, kinds or {}).model_copy(update={"served": tuple(served)})
+    manifest = _manifest(blocks, files, kinds or {}, served)
     return {BLOCKS: (manifest.model_dump_json(indent=2) + "\n").encode(), **files}
 
 
@@ -164,7 +164,10 @@ def _run(model: keras.Model, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _manifest(
-    blocks: Sequence[Block], files: Mapping[str, bytes], kinds: Mapping[str, OutputKind]
+    blocks: Sequence[Block],
+    files: Mapping[str, bytes],
+    kinds: Mapping[str, OutputKind],
+    served: Sequence[str],
 ) -> BlockStore:
     runners = {block.name: Runner(files[block.file]) for block in blocks}
     first, last = blocks[0], max(block.end for block in blocks)
@@ -186,6 +189,7 @@ def _manifest(
             for block in blocks
         ),
         kinds=dict(kinds),
+        served=tuple(served),
     )
 
 

@@ -357,5 +357,8 @@ def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -
     assert (grown.teacher, grown.tutor) == (None, source)
     left_alone = replace(setup, settings=DataSettings(augment=Augmentation()))
     assert growing(replace(assignment, setup=left_alone), source).setup is left_alone
+    for asked, used in (Augmentation(brightness=0.1),) * 2, (Augmentation(flip=True), grown.settings.augment):
+        so_far = replace(setup, settings=DataSettings(augment=asked))
+        assert growing(replace(assignment, setup=so_far), source).setup.settings.augment == used
     assert not grows(replace(assignment, model=source))
     assert not grows(replace(assignment, budget={"flops": 10.0}))
