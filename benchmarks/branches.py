@@ -1,6 +1,6 @@
 """The accuracy of a package's branches, against networks of their own and at the size of the package.
 
-`python -m benchmarks.branches --data DIR [--seeds N] [--quick] [--json FILE]`
+`python -m benchmarks.branches --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to half of its multiply-adds, with three branches at
 half, once and twice that budget. The largest, which costs what the source does, is compared with the network
@@ -19,7 +19,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import FILES, resnet8
 
 SHARE: Final = 0.5
@@ -42,7 +42,7 @@ def measure(options: Namespace) -> Figures:
     """Port with every seed, print the table and return the figures."""
     data = data_with(FILES, options)
     runs = []
-    for seed in range(1 if options.quick else options.seeds):
+    for seed in seeds_of(options):
         runs.append(_ported(data, {"seed": seed, **(_QUICK_SETTINGS if options.quick else {})}))
         print(f"seed {seed}:", runs[-1], file=sys.stderr, flush=True)
     Console().print(_table(runs))
@@ -90,7 +90,7 @@ def _table(runs: Sequence[Mapping[str, float]]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

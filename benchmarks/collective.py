@@ -1,6 +1,6 @@
 """Collective adaptation against adaptation case by case (paper 4.3 and 8.1: Figure 6(a), Table 2).
 
-`python -m benchmarks.collective [--network NAME] [--data DIR] [--seeds N] [--quick] [--json FILE]
+`python -m benchmarks.collective [--network NAME] [--data DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
 A source is ported to n goals between its multiply-adds and an eighth of them, evenly spread on a logarithmic
@@ -44,7 +44,16 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
+from benchmarks.harness import (
+    Figures,
+    MissingDataError,
+    Target,
+    add_data_option,
+    add_seeds_option,
+    data_with,
+    run,
+    seeds_of,
+)
 from benchmarks.porting import FILES, Checkpoint, Porting, resnet8
 from mistify_server.tasks.sources import DataSource, ModelSource
 
@@ -68,7 +77,6 @@ PEER_STEPS: Final = (100, 300, 900)
 
 _RESNET8, _DIGITS = "resnet8", "digits"
 _PEER, _MORPHNET = "Torch-Pruning", "morphnet"
-_SEEDS: Final = 3
 
 TARGETS: Final[dict[str, Target]] = {
     "resnet8_over_torch_pruning_at_16": {"min": 8, "full_run_only": True},
@@ -177,12 +185,12 @@ def measure(options: Namespace) -> Figures:
     networks = {_DIGITS: _quick()} if options.quick else _networks(options)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    seeds = range(1 if options.quick else options.seeds)
+    seeds = seeds_of(options)
     figures: dict[str, float] = {}
     comparisons: dict[str, Comparison] = {}
     for name, network in networks.items():
         by_seed = [compared(network, seed) for seed in seeds]
-        for seed, comparison in enumerate(by_seed):
+        for seed, comparison in zip(seeds, by_seed, strict=True):
             Console().print(*_tables(f"{name}, seed {seed}", comparison), sep="\n")
         of_seeds = [figures_of(comparison) for comparison in by_seed]
         figures |= {f"{name}_{figure}": median(of[figure] for of in of_seeds) for figure in of_seeds[0]}
@@ -390,7 +398,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=(_RESNET8, _DIGITS), help="port only this one")
-    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many seeds (default: %(default)s)")
+    add_seeds_option(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw all sides into this PNG file")
 
 

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.elastic_stores import PortedBlocks, add_options, device_examples, ported_blocks
-from benchmarks.harness import Figures, Target, run
+from benchmarks.harness import Figures, Target, run, seeds_of
 from mistify_client.examples import Examples
 from mistify_client.subnets.candidates import best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
@@ -124,7 +124,7 @@ def measure(options: Namespace) -> Figures:
         table = latency_table(ported.directory, ported.store, Path(state), threads=1)
         chooser, data = Chooser(ported, table), device_examples(options, ported.store)
         runs = []
-        for seed in options.seeds[:1] if options.quick else options.seeds:
+        for seed in seeds_of(options):
             runs.append(_gains(chooser, data, seed))
             Console().print(_table(seed, runs[-1]))
     figures = figures_of(runs)

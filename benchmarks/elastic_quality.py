@@ -1,6 +1,6 @@
 """Subnets of AdaptiveNet's supernet, against others that are trained as long (AdaptiveNet 5.2).
 
-`python -m benchmarks.elastic_quality --data DIR [--network {mobilenet13,resnet20}] [--seeds N] [--quick]
+`python -m benchmarks.elastic_quality --data DIR [--network {mobilenet13,resnet20}] [--seeds N ...] [--quick]
 [--json FILE]`
 
 A network is trained from nothing on CIFAR-10's training file, flipped and shifted, and ported to ten goals
@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.elastic_networks import NETWORKS
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import TEST, TRAIN, Porting, Reached
 from mistify.config.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -48,7 +48,6 @@ TARGETS: Final[dict[str, Target]] = {
     )
 }
 
-_SEEDS: Final = 3
 
 #: Of the images that a network is trained on from nothing: it cannot tell yet what suits them.
 _CHANGES: Final = Augmentation(flip=True, crop=4)
@@ -82,7 +81,7 @@ def measure(options: Namespace) -> Figures:
     figures: dict[str, float] = {}
     for network in [options.network] if options.network else NETWORKS:
         runs = []
-        for seed in range(1 if options.quick else options.seeds):
+        for seed in seeds_of(options):
             runs.append(ported(network, data, extent, seed))
             Console().print(_table(f"{network}, seed {seed}", runs[-1]))
         figures |= {f"{network}_{name}": figure for name, figure in _figures(runs).items()}
@@ -162,7 +161,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=[*NETWORKS], help="one network alone")
-    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many seeds (default: %(default)s)")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

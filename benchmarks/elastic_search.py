@@ -44,7 +44,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.elastic_stores import PortedBlocks, add_options, device_examples, ported_blocks
-from benchmarks.harness import Figures, Target, paired_ratio, run
+from benchmarks.harness import Figures, Target, paired_ratio, run, seeds_of
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
 from mistify_client.subnets.candidates import Candidate, Score, Scorer
@@ -159,7 +159,7 @@ def measure(options: Namespace) -> Figures:
     """Search with each seed, print the tables and return the medians."""
     with ported_blocks(options) as ported:
         runs = []
-        for seed in options.seeds[:1] if options.quick else options.seeds:
+        for seed in seeds_of(options):
             device = _device(ported, device_examples(options, ported.store), seed)
             runs.append(
                 {name: _searched(device, _shortened(side, options), seed) for name, side in SIDES.items()}

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from benchmarks.elastic_networks import resnet14, resnet20
-from benchmarks.harness import add_data_option, data_with
+from benchmarks.harness import add_data_option, add_seeds_option, data_with
 from benchmarks.porting import TEST, TRAIN, Porting
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore
@@ -23,7 +23,6 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 #: The goals of the server, as shares of the multiply-adds.
 SHARES: Final = (0.8, 0.65, 0.5)
 
-_SEEDS: Final = (0, 1, 2)
 
 _PACKAGE: Final = "package"
 _CHOICES: Final = "choices.json"
@@ -115,9 +114,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", type=Path, metavar="DIR", help="keep the trained blocks here, and take those kept"
     )
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", metavar="N", default=_SEEDS, help="repeat with these seeds"
-    )
+    add_seeds_option(parser)
 
 
 def _ported(

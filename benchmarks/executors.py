@@ -1,6 +1,6 @@
 """Accuracy of adaptation algorithms with the same config, and the time they take.
 
-`python -m benchmarks.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N] [--quick]
+`python -m benchmarks.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N ...] [--quick]
 [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are tuned on their data once for each
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import snips
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
 from mistify.config.porting import AUTO
 from mistify.jobs.job import Job, JobState
@@ -73,11 +73,11 @@ def measure(options: Namespace) -> Figures:
     figures: dict[str, float] = {}
     for network in [options.network] if options.network else NETWORKS:
         descents: dict[str, list[Descent]] = {algorithm: [] for algorithm in (AUTO, *ALGORITHMS)}
-        for seed in range(1 if options.quick else options.seeds):
+        for seed in seeds_of(options):
             with TemporaryDirectory() as directory:
                 for algorithm, descent in _descents(network, data, Path(directory), seed, options).items():
                     descents[algorithm].append(descent)
-            Console(stderr=True).print(_table(f"{network}, seeds 0 to {seed}", descents))
+            Console(stderr=True).print(_table(f"{network}, to seed {seed}", descents))
         Console().print(_table(network, descents))
         figures |= figures_of(network, descents)
         best = max(figures[f"{network}_{algorithm}_mean"] for algorithm in ALGORITHMS)
@@ -181,7 +181,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=int, metavar="N", default=600, help="the most training steps of a goal"
     )
-    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -28,15 +28,22 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.forecast_networks import CASES, Case, write_case
-from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
+from benchmarks.harness import (
+    Figures,
+    MissingDataError,
+    Target,
+    add_data_option,
+    add_seeds_option,
+    data_with,
+    run,
+    seeds_of,
+)
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
 from benchmarks.reach import within_reach
 from mistify.jobs.job import Job
 from mistify.jobs.plan import Plan
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
-
-SEEDS: Final = (0, 1, 2)
 
 #: Names of the networks by which the constants of the forecast were chosen.
 FITTED: Final = frozenset(case.name for case in CASES if case.fitted)
@@ -97,7 +104,7 @@ class Outcome(NamedTuple):
 
 def measure(options: Namespace) -> Figures:
     """Port all networks, print the tables and return the figures of those that were not fitted to."""
-    seeds = options.seeds[:1] if options.quick else options.seeds
+    seeds = seeds_of(options)
     cases = [case for case in CASES if options.fitted or not case.fitted][: 1 if options.quick else None]
     outcomes = []
     for seed in seeds:
@@ -201,7 +208,7 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
 
 def _add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--fitted", action="store_true", help="port what constants were chosen by, too")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", default=SEEDS, help="seeds")
+    add_seeds_option(parser)
     add_data_option(parser)
 
 

@@ -34,6 +34,9 @@ EXIT_MET: Final = 0
 EXIT_MISSED: Final = 1
 EXIT_SKIPPED: Final = 77
 
+#: What is repeated where chance decides; the quick runs have the first one alone.
+SEEDS: Final = (0, 1, 2)
+
 Figures: TypeAlias = Mapping[str, float]
 
 
@@ -115,6 +118,17 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
     if directory is None or not all((directory / file).is_file() for file in files):
         raise MissingDataError(f"--data DIR names no directory with {', '.join(files)}")
     return directory.resolve()
+
+
+def add_seeds_option(parser: ArgumentParser) -> None:
+    """Add `--seeds N ...`: a long run can be made in parts, a seed each."""
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", default=SEEDS, help="repeat with these")
+
+
+def seeds_of(options: Namespace) -> Sequence[int]:
+    """Return the seeds that are asked for; of a quick run the first one."""
+    seeds: Sequence[int] = options.seeds
+    return seeds[:1] if options.quick else seeds
 
 
 def seconds(

@@ -1,6 +1,6 @@
 """The accuracy of a network at twice the source's multiply-adds, against the tuned source.
 
-`python -m benchmarks.larger --data DIR [--seeds N] [--quick] [--json FILE]`
+`python -m benchmarks.larger --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to twice its multiply-adds, with the default steps.
 What is served is chosen by validation data: the source itself where the larger network is no better. Gains
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import FILES, Porting, resnet8
 from mistify.costs.budget import FLOPS
 
@@ -52,7 +52,7 @@ def measure(options: Namespace) -> Figures:
     """Port with every seed, print the table and return the figures."""
     data = data_with(FILES, options)
     runs, differences = [], []
-    for seed in range(1 if options.quick else options.seeds):
+    for seed in seeds_of(options):
         settings = {"seed": seed, **(_QUICK_SETTINGS if options.quick else {})}
         with TemporaryDirectory() as directory:
             porting = resnet8(data, Path(directory), settings)
@@ -107,7 +107,7 @@ def _table(runs: Sequence[tuple[Network, Network]]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

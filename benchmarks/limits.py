@@ -1,6 +1,6 @@
 """Accuracy under limits on latency, memory and size, with default settings.
 
-`python -m benchmarks.limits --data DIR [--network {resnet8,mobilenet,snips}] [--seeds N] [--quick]
+`python -m benchmarks.limits --data DIR [--network {resnet8,mobilenet,snips}] [--seeds N ...] [--quick]
 [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 is ported to limits on latency on this machine, memory and size, with the
@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import snips
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.mobilenet import mobilenet
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
 from benchmarks.reach import within_reach
@@ -109,7 +109,7 @@ def measure(options: Namespace) -> Figures:
     for network in [options.network] if options.network else NETWORKS:
         data = data_with(snips.FILES if network == "snips" else FILES, options)
         runs = []
-        for seed in range(1 if options.quick else options.seeds):
+        for seed in seeds_of(options):
             runs.append(_ported(network, data, seed, options.quick))
             Console().print(_table(f"{network}, seed {seed}", runs[-1]))
         figures |= figures_of(network, runs)
@@ -261,7 +261,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=NETWORKS, help="port only this one")
-    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

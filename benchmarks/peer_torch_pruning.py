@@ -1,6 +1,6 @@
 """Accuracy of small networks against Torch-Pruning, with the same source, data and training steps.
 
-`python -m benchmarks.peer_torch_pruning --data DIR [--steps N] [--seeds N] [--quick] [--json FILE]
+`python -m benchmarks.peer_torch_pruning --data DIR [--steps N] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
 MLPerf Tiny's ResNet-8, tuned on CIFAR-10, is cut to shares of its multiply-adds: by Mistify, and by
@@ -31,7 +31,16 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
+from benchmarks.harness import (
+    Figures,
+    MissingDataError,
+    Target,
+    add_data_option,
+    add_seeds_option,
+    data_with,
+    run,
+    seeds_of,
+)
 from benchmarks.porting import FILES, Reached, resnet8
 from executors.data import Dataset
 from executors.training.evaluation import Evaluation
@@ -62,7 +71,7 @@ def measure(options: Namespace) -> Figures:
     data = data_with(FILES, options)
     if find_spec("torch_pruning") is None:
         raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
-    of_seeds = [_compared(data, seed, options) for seed in range(1 if options.quick else options.seeds)]
+    of_seeds = [_compared(data, seed, options) for seed in seeds_of(options)]
     figures = {name: mean(of[name] for of, _ in of_seeds) for name in of_seeds[0][0]}
     for name in ("translation_difference", "shares_exceeded"):
         figures[name] = max(of[name] for of, _ in of_seeds)
@@ -165,7 +174,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--steps", type=int, default=900, help="training steps of each goal")
-    parser.add_argument("--seeds", type=int, default=3, help="how many seeds (default: %(default)s)")
+    add_seeds_option(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the accuracies into this PNG file")
 
 

@@ -1,6 +1,6 @@
 """Accuracy, size and speed of packages at each precision, against float32 packages of the same checkpoints.
 
-`python -m benchmarks.precision --data DIR [--seeds N] [--quick] [--json FILE]`
+`python -m benchmarks.precision --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10, tuned on the data, as it is and adapted to half of its multiply-adds.
 Each of the two checkpoints is packaged at every precision by the server's own task; accuracy is what LiteRT
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import FILES, Packaged, Porting, resnet8
 from mistify.costs.quantization import STORED, Quantization
 
@@ -41,7 +41,6 @@ QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
 MORE_STEPS: Final = 600
 QUICK_MORE_STEPS: Final = 20
 
-_SEEDS: Final = 3
 
 #: Points of accuracy that are lost against float32 with as many training steps.
 TARGETS: Final[dict[str, Target]] = {
@@ -93,7 +92,7 @@ def measure(options: Namespace) -> Figures:
     settings = {**(QUICK_SETTINGS if options.quick else SETTINGS), "tune_steps": more}
     steps = QUICK_STEPS if options.quick else STEPS
     runs = []
-    for seed in range(1 if options.quick else options.seeds):
+    for seed in seeds_of(options):
         with TemporaryDirectory() as directory:
             rows = list(_rows(resnet8(data, Path(directory), {**settings, "seed": seed}), steps, more))
         Console().print(_table(rows, seed))
@@ -107,7 +106,7 @@ def measure(options: Namespace) -> Figures:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many seeds (default: %(default)s)")
+    add_seeds_option(parser)
 
 
 def figures_of(rows: Sequence[Row]) -> Figures:

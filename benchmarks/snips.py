@@ -22,7 +22,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import Porting, Reached
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
@@ -72,7 +72,7 @@ def measure(options: Namespace) -> Figures:
     """Train, port and compare; return the figures."""
     data = data_with(FILES, options)
     runs = []
-    for seed in range(1 if options.quick else options.seeds):
+    for seed in seeds_of(options):
         with TemporaryDirectory() as directory:
             runs.append(_ported(prepare(data, Path(directory), seed), Path(directory), seed, options.quick))
         Console().print(_table(seed, runs[-1]))
@@ -192,7 +192,7 @@ def _table(seed: int, ported: Ported) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """Time to an additional goal in a job that has its neighbours, against a new job (paper 4.3, streaming).
 
-`python -m benchmarks.streaming --data DIR [--seeds N] [--quick] [--json FILE]`
+`python -m benchmarks.streaming --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8, tuned on CIFAR-10 beforehand, is ported to four shares of its multiply-adds. Then one
 more goal is added to the job (streamed), and ported by a fresh job of its own (per case), with more and more
@@ -30,7 +30,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import FILES, TEST, TRAIN, resnet8
 from executors.params import Params
 from mistify.jobs.job import GoalState, Job
@@ -88,7 +88,7 @@ class Comparison:
 def measure(options: Namespace) -> Figures:
     """Return all figures; print the table."""
     data = data_with(FILES, options)
-    seeds = range(1 if options.quick else options.seeds)
+    seeds = seeds_of(options)
     with TemporaryDirectory() as name:
         directory = Path(name).resolve()
         with (
@@ -210,7 +210,7 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, Ported, str]]:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
+    add_seeds_option(parser)
 
 
 if __name__ == "__main__":

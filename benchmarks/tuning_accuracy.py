@@ -1,6 +1,6 @@
 """Accuracy of devices that tune alone, with peers, and with an ideal teacher (paper 8.2: Table 3).
 
-`python -m benchmarks.tuning_accuracy --data DIR [--work DIR] [--seeds N] [--quick] [--json FILE]
+`python -m benchmarks.tuning_accuracy --data DIR [--work DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
 `benchmarks/tuning_devices.py` says what the devices are. Each tunes alone until it converges, then once more
@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import tuning_devices as devices
-from benchmarks.harness import Figures, Target, run
+from benchmarks.harness import Figures, Target, add_seeds_option, run, seeds_of
 from benchmarks.tuning_devices import DEVICES, EQUAL, POOLED, SKEWED, Lab, alone, noisy, peers_of, taught
 from benchmarks.tuning_run import Plan, Run
 from mistify_client.tuning import tuner
@@ -66,14 +66,14 @@ def main(argv: Sequence[str] = ()) -> int:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     devices.add_options(parser)
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="repeat with so many seeds")
+    add_seeds_option(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the accuracies")
 
 
 def measure(options: Namespace) -> Figures:
     """Measure all settings on both divisions of the data, for each seed."""
     by_seed = []
-    for seed in range(1 if options.quick else options.seeds):
+    for seed in seeds_of(options):
         with devices.lab(options, seed, short=False) as lab:
             by_seed.append(
                 essentials(lab) if options.quick else accuracies(lab, EQUAL) | accuracies(lab, SKEWED)

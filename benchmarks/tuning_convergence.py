@@ -1,6 +1,6 @@
 """Steps until devices with peers reach what they reach alone (paper 8.2: Figure 6(b)).
 
-`python -m benchmarks.tuning_convergence --data DIR [--work DIR] [--seeds N] [--quick] [--json FILE]
+`python -m benchmarks.tuning_convergence --data DIR [--work DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
 `benchmarks/tuning_devices.py` says what the devices are. Each tunes from the common early weights until it
@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks import tuning_devices as devices
-from benchmarks.harness import Figures, Target, run
+from benchmarks.harness import Figures, Target, add_seeds_option, run, seeds_of
 from benchmarks.tuning_devices import DEVICES, EQUAL, alone, peers_of
 from benchmarks.tuning_run import Plan, Run
 
@@ -42,13 +42,13 @@ def main(argv: Sequence[str] = ()) -> int:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     devices.add_options(parser)
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="repeat with so many seeds")
+    add_seeds_option(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves")
 
 
 def measure(options: Namespace) -> Figures:
     """Measure both curves for each seed; the picture shows the first."""
-    seeds = [_curves(options, seed) for seed in range(1 if options.quick else options.seeds)]
+    seeds = [_curves(options, seed) for seed in seeds_of(options)]
     if options.picture:
         _draw(*seeds[0], options.picture)
     per_seed = [figures_of(*curves) for curves in seeds]

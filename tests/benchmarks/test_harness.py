@@ -5,7 +5,15 @@ import math
 
 import pytest
 
-from benchmarks.harness import MissingDataError, median_seconds, paired_ratio, run, seconds
+from benchmarks.harness import (
+    MissingDataError,
+    add_seeds_option,
+    median_seconds,
+    paired_ratio,
+    run,
+    seconds,
+    seeds_of,
+)
 
 FAST = {"seconds": {"max": 2.0}}
 
@@ -111,6 +119,27 @@ def test_options_of_the_benchmark_reach_it():
         run("example", FAST, measure, ["--data", "here"], lambda parser: parser.add_argument("--data")) == 0
     )
     assert seen == [(False, "here")]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], [0, 1, 2]),
+        (["--quick"], [0]),
+        (["--seeds", "1", "2"], [1, 2]),
+        (["--seeds", "1", "2", "--quick"], [1]),
+    ],
+)
+def test_the_seeds_of_a_run(argv, expected):
+    seeds = []
+
+    def measure(options):
+        seeds.extend(seeds_of(options))
+        return {}
+
+    run("example", {}, measure, argv, add_seeds_option)
+
+    assert seeds == expected
 
 
 def test_unknown_option_is_an_error():
