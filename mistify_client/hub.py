@@ -20,7 +20,7 @@ from mistify.config.reading import parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import cache_directory, locked
 from mistify.jobs.job import GoalState
-from mistify.package.manifest import verify
+from mistify.package.verification import verify
 from mistify_client.porting.follow import follow, package_directory
 from mistify_client.porting.progress import LineDisplay
 from mistify_client.porting.submission import attach

@@ -3,6 +3,7 @@
 Nothing is trained: features are random, and the last layer is solved by ridge regression.
 """
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BLOCKS, BlockStore
+from mistify.package.blocks import BLOCKS, BlockStore, Expectation
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store
 
 layers = keras.layers
@@ -81,7 +82,30 @@ def blocks() -> tuple[Block, ...]:
         for span in (2, 3)
         for at in range(1, RESIDUAL + 2 - span)
     ]
-    return (*body, head(features, classes[:1000]), *shrunk, *merged)
+    original = [*body, head(features, classes[:1000])]
+    return tuple(
+        replace(block, expected=Expectation(flops=multiply_adds(block), loss=lost(block, original)))
+        for block in (*original, *shrunk, *merged)
+    )
+
+
+def multiply_adds(block: Block) -> int:
+    kernels = [weight for weight in block.model.get_weights() if weight.ndim > 1]
+    return sum(kernel.size * (64 if kernel.ndim == 4 else 1) for kernel in kernels)
+
+
+def lost(block: Block, original: list[Block]) -> float:
+    """What the cross entropy of the examples that the head has learned from grows by."""
+    images, classes = digits()
+    network = [one for one in original if one.end <= block.start or one.start >= block.end]
+    network.insert(block.start, block)
+    return _loss(network, images[:1000], classes[:1000]) - _loss(original, images[:1000], classes[:1000])
+
+
+def _loss(network: list[Block], images: np.ndarray, classes: np.ndarray) -> float:
+    for block in network:
+        images = np.asarray(block.model(images, training=False))
+    return float(np.mean(keras.losses.sparse_categorical_crossentropy(classes, images, from_logits=True)))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from mistify_client.assembly.stitching import stitched
 from mistify_client.cli.main import app
 from tests.executors.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised
+from tests.servers import server
 
 SETTINGS = {
     "source_steps": 0, "distil_steps": 10, "path_steps": 10, "tune_steps": 0, "largest": 0.1, "merge": [2],
@@ -83,6 +85,27 @@ def test_a_package_says_which_blocks_its_network_has(package):
     original = [f"block-{number:02d}.tflite" for number in range(store.last)]
     whole = stitched({file: (package / file).read_bytes() for file in original})
     assert shapes_of(own) != shapes_of(whole)
+
+
+def test_a_device_fetches_the_blocks_that_it_may_use(package, tmp_path):
+    root = package.parent.parent.parent
+    job = json.loads((root / "out" / "report.json").read_text())["job"]
+    images = np.random.default_rng(3).uniform(size=(60, 8, 8, 1)).astype(np.float32)
+    np.savez(tmp_path / "mine.npz", image=images)
+    blocks = {variant.file for variant in BlockStore.load(package).variants}
+    fetched = tmp_path / "out" / "goals" / "phones"
+    with server(root / "store") as (address, _):
+        run = partial(CliRunner().invoke, app)
+        done = run(["fetch", job, "--server", address, "--out", str(tmp_path / "out"), "--without-blocks"])
+        assert done.exit_code == 0, done.output
+        assert not blocks & {path.name for path in fetched.iterdir()}
+        arguments = ["--package", str(fetched), "--data", str(tmp_path / "mine.npz"), "--latency", "0.9x"]
+        done = run(["adapt", *arguments])
+        assert done.exit_code == 0, done.output
+    here = {path.name for path in fetched.iterdir()} & blocks
+    assert here
+    model = mistify_client.load(fetched)
+    assert here.issuperset(model.options[model.running].blocks.files)
 
 
 def test_a_device_runs_what_it_has_chosen(package, tmp_path):

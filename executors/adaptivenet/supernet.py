@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from math import prod
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import keras
 import numpy as np
@@ -31,6 +31,13 @@ _FEATURE_BYTES: Final = GIB
 _POSITION: Final = "position-"
 
 T = TypeVar("T")
+
+
+class TrainedSupernet(NamedTuple):
+    """A supernet with what each of its variants loses by itself."""
+
+    supernet: "Supernet"
+    losses: list[float]
 
 
 class Supernet:
@@ -194,7 +201,7 @@ class Supernet:
                 return None
         return tuple(chosen)
 
-    def multiply_adds(self) -> list[float]:
+    def multiply_adds(self) -> list[int]:
         """Return the multiply-adds of each variant."""
         return [
             analyse(built(self.graph_of(number))).network().flops for number in range(len(self.space.places))
@@ -215,7 +222,7 @@ class Supernet:
         return file.getvalue()
 
     @classmethod
-    def loaded(cls, content: bytes, source: Structure, largest: float) -> tuple[Self, list[float]]:
+    def loaded(cls, content: bytes, source: Structure, largest: float) -> TrainedSupernet:
         """Return the supernet that was saved, and what its variants lose."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
@@ -223,7 +230,7 @@ class Supernet:
             for number, weight in enumerate(model.weights):
                 weight.assign(arrays[f"weight-{number}"])
         space = Space(tuple(Place(**place) for place in about["places"]), about["blocks"])
-        return cls(source, largest, space, model), about["losses"]
+        return TrainedSupernet(cls(source, largest, space, model), about["losses"])
 
     def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:
         """Return what a subnet computes at a position; zeros where it computes nothing there."""

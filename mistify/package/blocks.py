@@ -25,6 +25,18 @@ BLOCKS: Final = "blocks.json"
 Count = Annotated[int, Field(ge=1)]
 
 
+class Expectation(Record):
+    """What the server knows of a block, for devices that have yet to fetch it.
+
+    Attributes:
+        flops: Its multiply-adds.
+        loss: What the loss grows by where it replaces blocks of the original network, and nothing else does.
+    """
+
+    flops: Annotated[int, Field(ge=0)]
+    loss: float
+
+
 class BlockVariant(Record):
     """A block: what it computes between two positions.
 
@@ -33,12 +45,14 @@ class BlockVariant(Record):
         content: The size and digest of the file.
         start: The position of its input; 0 is that of the network's inputs.
         span: How many positions behind that its output is.
+        expected: What the server knows of it; None where it knows nothing.
     """
 
     file: FileName
     content: PackagedFile
     start: Annotated[int, Field(ge=0)]
     span: Count
+    expected: Expectation | None = None
 
     @property
     def end(self) -> int:

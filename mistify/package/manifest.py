@@ -1,6 +1,5 @@
 """The manifest of a package: `manifest.json` next to the network (paper 4.3, 7)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -19,15 +18,11 @@ from mistify.config.metric import Metric, OutputScore
 from mistify.config.preparation import Preparation
 from mistify.config.targets import OVERALL, Target
 from mistify.costs.quantization import Quantization
-from mistify.errors import Problem
 from mistify.package.records import (
     FileName,
     PackagedFile,
     Record,
     Sha256,
-    corrupt_package,
-    describe_file,
-    digest_of,
     read_record,
 )
 from mistify.package.training import Training
@@ -288,27 +283,3 @@ def _upgraded(content: Any) -> Any:
 def _with_validation(part: Any) -> Any:
     has = isinstance(part, dict) and "accuracy" in part
     return {**part, "validation_accuracy": part["accuracy"]} if has else part
-
-
-def verify(directory: Path) -> Manifest:
-    """Read a package's manifest and compare every file with it.
-
-    Raises:
-        MistifyError: as `Manifest.load`; CORRUPT_PACKAGE naming every file that is missing or differs.
-    """
-    manifest = Manifest.load(directory)
-    problems = list(_differences(directory, manifest))
-    if problems:
-        raise corrupt_package(directory, problems)
-    return manifest
-
-
-def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
-    for name, expected in manifest.files.items():
-        path = directory / name
-        if not path.is_file():
-            yield Problem(str(path), "no such file", f"{expected.size} bytes", "fetch the package again")
-            continue
-        actual = describe_file(path)
-        if actual != expected:
-            yield Problem(str(path), digest_of(actual), digest_of(expected), "fetch the package again")

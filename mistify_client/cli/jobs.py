@@ -56,6 +56,9 @@ def fetch(
     out: Annotated[
         Path | None, typer.Option(help="Directory for the packages and report. Default: named like the job.")
     ] = None,
+    without_blocks: Annotated[
+        bool, typer.Option("--without-blocks", help="Leave them to `mistify adapt`, which fetches some.")
+    ] = False,
     token_file: TokenFile = None,
 ) -> None:
     """Download the packages of a job and its report into OUT, or the package of one of its goals.
@@ -69,7 +72,10 @@ def fetch(
         output_directory(out)
         for fetched in goals:
             directory = package_directory(out, fetched.id)
-            client.fetch(job, fetched.id, directory)
+            if without_blocks:
+                client.fetch_without_blocks(job, fetched.id, directory, token_file)
+            else:
+                client.fetch(job, fetched.id, directory)
             print_line(console, f"package: {directory}")
         if goal is None:
             fetch_report(client, client.job(job), out)

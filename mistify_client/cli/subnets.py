@@ -51,19 +51,26 @@ def adapt_package(
     *,
     strategy: Annotated[Strategy, typer.Option(help="How subnets are searched.")] = Strategy.ADDITIVE,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File that holds the server's access token. Default: that of when it was fetched."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose the subnet of a package that is the most accurate on the data of this device within a latency.
 
     The blocks are measured on this device, and subnets tried on the data, which never leave it. Without
     labels, those count that answer as the original network does. What runs next is the best one; the others
-    that are worth it are kept in a pool. Whatever fails before leaves all as it was. Exit code 2: no subnet
+    that are worth it are kept in a pool. Blocks that the package was fetched without, and that may be of use,
+    come from where it was fetched. Whatever fails before leaves all as it was. Exit code 2: no subnet
     is as fast; 4: another process adapts the package.
     """
     with reported_errors():
         began = time.perf_counter()
         tell = partial(print_line, Console(stderr=True))
-        result = adapt(package, data, _latency(latency), strategy, threads=threads, tell=tell)
+        result = adapt(
+            package, data, _latency(latency), strategy, threads=threads, token_file=token_file, tell=tell
+        )
         seconds = time.perf_counter() - began
         if as_json:
             typer.echo(json.dumps(_as_json(result, seconds), indent=2))

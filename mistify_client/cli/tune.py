@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from mistify.errors import Problem, invalid_config
-from mistify.package.manifest import verify
 from mistify.package.training import Training
+from mistify.package.verification import verify
 from mistify.tokens import read_token
 from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile

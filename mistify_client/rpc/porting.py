@@ -12,10 +12,12 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
+from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
 from mistify.wire.porting import plan_from_proto
+from mistify_client.origin import Origin
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.connection import Traffic, UnansweredError
 from mistify_client.rpc.download import ReadFrom, download_package
@@ -217,6 +219,30 @@ class PortingClient(ServiceClient):
         files = [file for file in goal.files if only is None or file.name in only]
         download_package(files, directory, self._reader(job_id, goal_id))
         return goal
+
+    def fetch_without_blocks(
+        self, job_id: str, goal_id: str, directory: Path, token_file: Path | None = None
+    ) -> Goal:
+        """Download the package of a goal but for its blocks, and note where they can be fetched.
+
+        Args:
+            job_id: the id of the job.
+            goal_id: the id of the goal.
+            directory: where the files belong.
+            token_file: the file with the server's access token, for those who fetch blocks.
+
+        Raises:
+            MistifyError: as `fetch`.
+        """
+        goal = self.goal_with_package(job_id, goal_id)
+        names = {file.name for file in goal.files}
+        if BLOCKS in names:
+            self.fetch(job_id, goal_id, directory, only=[BLOCKS])
+            names -= {variant.file for variant in BlockStore.load(directory).variants}
+            token_file = token_file.absolute() if token_file else None
+            server = self._connection.address
+            Origin(server=server, job=job_id, goal=goal_id, token_file=token_file).save(directory)
+        return self.fetch(job_id, goal_id, directory, only=names)
 
     def report_page(self, job_id: str) -> bytes:
         """Return a job as it stands as a page of HTML, in UTF-8, that needs nothing from elsewhere.

@@ -17,6 +17,9 @@ Answer = TypeVar("Answer")
 #: Beyond any `longest`, and before a float overflows.
 _MOST_DOUBLINGS = 100
 
+#: Failures in a row (some 6 seconds) after which what a device runs on no longer waits for a server.
+FEW_ATTEMPTS = 6
+
 
 @dataclass(frozen=True)
 class Backoff:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import cache_directory
-from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
+from mistify.package.manifest import Branch, Manifest, TensorInfo
+from mistify.package.verification import verify
 from mistify_client.rpc.porting import PortingClient
-from mistify_client.rpc.retry import Backoff
+from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import NETWORK, open_network
@@ -25,9 +26,6 @@ from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import consistently, current, state_directory
-
-#: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
-LOAD_ATTEMPTS = 6
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +242,8 @@ def load(
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
-    A package that was downloaded before is used again, also without a connection.
+    A package that was downloaded before is used again, also without a connection. Its blocks, if it has some,
+    are fetched by `mistify adapt` alone.
 
     Args:
         package: the package's directory.
@@ -327,6 +326,6 @@ def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | 
     try:
         verify(directory)
     except MistifyError:
-        with PortingClient(server, token, backoff=Backoff(attempts=LOAD_ATTEMPTS)) as client:
-            client.fetch(job, goal, directory)
+        with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
+            client.fetch_without_blocks(job, goal, directory)
     return directory

@@ -22,8 +22,10 @@ from typing import Final, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import locked, sync_path
-from mistify.package.manifest import MANIFEST, Manifest, TensorInfo, verify
+from mistify.package.manifest import MANIFEST, Manifest, TensorInfo
+from mistify.package.verification import verify
 from mistify_client.assembly.pool import SubnetPool
+from mistify_client.origin import ORIGIN
 from mistify_client.runtime.switchboard import Switchboard
 
 _VERSIONS: Final = "versions"
@@ -65,7 +67,7 @@ def install(
         The directory of the new version.
 
     Raises:
-        MistifyError: as `mistify.package.manifest.verify`, of either package; INVALID_MODEL, the new one has
+        MistifyError: as `verify`, of either package; INVALID_MODEL, the new one has
             other inputs or outputs; as `check_current`.
         OSError: the copy cannot be written, for example on a full disk.
     """
@@ -246,9 +248,10 @@ def _copied(new: Path, versions: Path, prefix: str) -> Path:
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=versions))
     try:
         directory.chmod(0o755)  # other users run the package as well
-        for name in (*Manifest.load(new).files, MANIFEST):
-            shutil.copyfile(new / name, directory / name)
-            sync_path(directory / name)
+        for name in (*Manifest.load(new).files, MANIFEST, ORIGIN):
+            if (new / name).exists():  # blocks may be absent; of others, verification tells
+                shutil.copyfile(new / name, directory / name)
+                sync_path(directory / name)
         sync_path(directory)
         sync_path(versions)
         verify(directory)

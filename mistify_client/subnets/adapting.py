@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
+from mistify_client.subnets.supply import BlockSupply, promising
 from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
 
 #: The directory of latency tables in the state directory.
@@ -62,13 +64,17 @@ def adapt(
     *,
     threads: int | None = None,
     seconds: float = SECONDS,
+    token_file: Path | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Adaptation:
     """Choose the subnet of a package that is the most accurate on a device's data within a latency.
 
     Blocks are measured once; what they take is kept in `PACKAGE.state/subnets/`. Nothing else changes until
     the end: then the pool is written and announced, of which the best subnet within the latency runs next,
-    and models that run take it over. The package itself never changes.
+    and models that run take it over. The package itself never changes, but for blocks that are fetched.
+
+    Of a package that was fetched without its blocks, those of the original network are fetched, and those
+    that may be of use within the latency. Where they cannot be, the subnets are tried that are here.
 
     Args:
         package: The directory of the package that was shipped, or of a block store.
@@ -77,12 +83,14 @@ def adapt(
         strategy: Of the search.
         threads: The number of threads of LiteRT; None for those the package was measured with.
         seconds: The time of measuring each block.
+        token_file: With the server's access token; None for that which the package was fetched with.
         tell: Called with a line on what comes next.
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
             INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, was tuned,
-            or got another version meanwhile; CORRUPT_PACKAGE, a block cannot be used.
+            or got another version meanwhile; CORRUPT_PACKAGE, a block cannot be used; UNAVAILABLE and other
+            errors of `PortingClient.fetch`, the original network cannot be fetched.
         OSError: Something cannot be written.
     """
     directory, tables = current(package), state_directory(package) / TABLES
@@ -91,17 +99,15 @@ def adapt(
     examples = _examples(data, store)
     tables.mkdir(parents=True, exist_ok=True)
     with held_alone(tables, "the package is being adapted already"):
-        table = latency_table(
-            directory, store, tables, threads or _threads(directory), seconds=seconds, tell=tell
-        )
-        space = SubnetSpace(store)
-        budget_ms = latency.resolve(table.latency_ms(space.original))
-        _check_reachable(space, table, latency, budget_ms)
+        threads = threads or _threads(directory)
+        measure = partial(latency_table, directory, state=tables, threads=threads, seconds=seconds, tell=tell)
+        supply = BlockSupply(directory, store, token_file, tell)
+        space, table, budget_ms = _supplied(supply, SubnetSpace(store), latency, measure)
         tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
-        evaluation = GroupEvaluation(directory, store, table, examples.inputs)
-        scorer = SubnetScorer(evaluation, store, space.original, examples.targets, _metric(directory))
+        evaluation = GroupEvaluation(directory, space.store, table, examples.inputs)
+        scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
         candidates = search(space, table, scorer, budget_ms, strategy)
-        candidates += _found_before(package, directory, table, scorer, candidates)
+        candidates += _found_before(package, space.store, table, scorer, candidates)
         pool = SubnetPool(
             store=store_digest(directory),
             budget_ms=budget_ms,
@@ -119,6 +125,27 @@ def adapt(
     return Adaptation(
         chosen, candidates[0].entry(scorer.figure), pool, len(candidates), evaluation.runs, evaluation.saved
     )
+
+
+def _supplied(
+    supply: BlockSupply, whole: SubnetSpace, latency: Quantity, measure: Callable[[BlockStore], LatencyTable]
+) -> tuple[SubnetSpace, LatencyTable, float]:
+    """Fetch the blocks that are needed and those that may be of use.
+
+    Returns:
+        The subnets of the blocks that are here, their latencies, and the milliseconds of the limit.
+    """
+    supply.fetch((*whole.original, *(whole.served or ())))
+    table = measure(supply.store)
+    budget_ms = latency.resolve(table.latency_ms(whole.original))
+    supply.fetch_if_possible(promising(whole, table, budget_ms))
+    table = measure(supply.store)
+    if table.latency_ms(fastest(SubnetSpace(supply.store), table)) > budget_ms:
+        supply.fetch_if_possible(whole.variants)
+        table = measure(supply.store)
+    space = SubnetSpace(supply.store)
+    _check_reachable(space, table, latency, budget_ms)
+    return space, table, budget_ms
 
 
 def _examples(data: Path, store: BlockStore) -> Examples:
@@ -150,15 +177,15 @@ def _threads(directory: Path) -> int:
 
 
 def _found_before(
-    package: Path, directory: Path, table: LatencyTable, scorer: SubnetScorer, others: Sequence[Candidate]
+    package: Path, store: BlockStore, table: LatencyTable, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the subnets of the pool of before that are not among others, scored on the data of now.
 
     A search near one budget does not come by what is good at others.
     """
-    with suppress(MistifyError):  # a pool that cannot be read is replaced
-        pool = SubnetPool.load(state_directory(package), directory)
-        store, there = BlockStore.load(directory), {one.subnet for one in others}
+    with suppress(MistifyError):  # a pool that cannot be read is replaced, or whose blocks are gone
+        pool = SubnetPool.load(state_directory(package), current(package))
+        there = {one.subnet for one in others}
         subnets = [store.network_of(entry.files) for entry in (pool.entries if pool else ())]
         new = [subnet for subnet in subnets if subnet not in there]
         if new:

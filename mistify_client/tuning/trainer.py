@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_bytes
 from mistify.litert import Interpreter, open_interpreter
-from mistify.package.manifest import Manifest, TensorInfo, verify
+from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.training import (
     ADAPT_STEP,
     EVALUATE,
@@ -28,6 +28,7 @@ from mistify.package.training import (
     weights_in,
     with_weights,
 )
+from mistify.package.verification import verify
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import NETWORK

@@ -2,7 +2,7 @@
 
 from typing import Final, TypeAlias
 
-from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.custom_layers import import_layers
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
@@ -148,14 +148,13 @@ class TaskRunner:
             update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
         )
 
-    def _supernet(self, task: PackageTask, params: AdaptiveNetParams) -> Supernet | None:
+    def _supernet(self, task: PackageTask, params: AdaptiveNetParams) -> TrainedSupernet | None:
         """Return the supernet whose blocks a package is to have; None where nothing can be replaced."""
         if not task.prepared:
             return None
         source = analyse(self._checkpoints.shared(task.teacher), params.layers)
         content = self._checkpoints.load_prepared(task.prepared)
-        supernet, _ = Supernet.loaded(content, source, params.largest)
-        return supernet
+        return Supernet.loaded(content, source, params.largest)
 
     def _load_branches(self, branches: BranchResult) -> Branches:
         """Return the networks of a multi-branch package."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from mistify.config.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore
+from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.records import describe_file
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.assembly.stitching import stitch
@@ -45,6 +47,8 @@ def make_elastic_package(directory: Path) -> Path:
     )
     package = make_package(directory, whole, store.inputs, store.outputs)
     elastic_stores.write(package)
+    files = {path.name: describe_file(path) for path in package.iterdir() if path.name != MANIFEST}
+    Manifest.load(package).model_copy(update={"files": files}).save(package)
     return package
 
 

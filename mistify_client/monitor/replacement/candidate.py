@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest, TensorInfo, verify
+from mistify.package.manifest import Manifest, TensorInfo
+from mistify.package.verification import verify
 from mistify_client.assembly.chaining import load_chain
 from mistify_client.examples import read_npz
 from mistify_client.runtime.inputs import Array, bind, checked

@@ -110,7 +110,8 @@ class Steps:
 
     def _download(self, replacement: Replacement) -> Replacement:
         with self._connect() as client:
-            client.fetch(str(replacement.job), replacement.goal, self._candidate)
+            job, token_file = str(replacement.job), self._config.token_file
+            client.fetch_without_blocks(job, replacement.goal, self._candidate, token_file)
         return replacement.at(Phase.VALIDATING, "downloaded")
 
     def _validate(self, replacement: Replacement) -> Replacement:

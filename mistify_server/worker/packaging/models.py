@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.supernet import TrainedSupernet
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
 from executors.tfmot import compressed, quantization_aware
@@ -37,7 +37,7 @@ def package_model(
     *,
     training_steps: int = 0,
     branches: Branches | None = None,
-    supernet: Supernet | None = None,
+    supernet: TrainedSupernet | None = None,
 ) -> Package:
     """Compress and convert a checkpoint, compare it with the result, and measure and describe that.
 
@@ -104,7 +104,7 @@ def _convert(
 
 
 def _blocks(
-    supernet: Supernet,
+    trained: TrainedSupernet,
     model: keras.Model,
     task: PackageTask,
     setup: TrainingSetup,
@@ -114,8 +114,8 @@ def _blocks(
     precision, examples = task.settings.quantization.precision, representative(setup.train)
     precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
-    blocks = supernet_blocks(supernet)
-    served = [blocks[number].file for number in supernet.subnet_of(model) or ()]
+    blocks = supernet_blocks(trained)
+    served = [blocks[number].file for number in trained.supernet.subnet_of(model) or ()]
     return block_store(blocks, precision, examples, kinds, served)
 
 

@@ -9,16 +9,9 @@ import pytest
 
 from mistify.config.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import (
-    FORMAT_VERSION,
-    MANIFEST,
-    Manifest,
-    MeasuredLatency,
-    TensorInfo,
-    Versions,
-    verify,
-)
+from mistify.package.manifest import FORMAT_VERSION, MANIFEST, Manifest, MeasuredLatency, TensorInfo, Versions
 from mistify.package.records import describe_file
+from mistify.package.verification import verify
 from tests.targets import overall
 
 

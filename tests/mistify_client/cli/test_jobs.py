@@ -5,8 +5,11 @@ from dataclasses import replace
 
 from mistify.errors import ErrorCode
 from mistify.jobs.job import GoalState, JobState
+from mistify.package.blocks import BlockStore
 from mistify.v1 import porting_pb2 as pb
+from mistify_client.origin import ORIGIN, Origin
 from tests.mistify_client.conftest import REPORT_PAGE
+from tests.mistify_client.pools import make_elastic_package
 
 
 def test_jobs_lists_every_page(mistify, service):
@@ -83,6 +86,23 @@ def test_fetch_of_one_goal_has_a_directory_of_the_job(mistify, service, tmp_path
     assert mistify("fetch", "job-1", "half", "--server", service.address).exit_code == 0
     assert (tmp_path / "job-1" / "goals" / "half" / "serve.tflite").is_file()
     assert not (tmp_path / "job-1" / "report.html").exists()
+
+
+def test_fetch_without_blocks_notes_where_they_are(mistify, service, tmp_path):
+    package = make_elastic_package(tmp_path / "package")
+    service.serve_package(package)
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    arguments = ["--server", service.address, "--out", tmp_path / "out", "--token-file", token]
+    assert mistify("fetch", "job-1", "half", "--without-blocks", *arguments).exit_code == 0
+    fetched = tmp_path / "out" / "goals" / "half"
+    blocks = {variant.file for variant in BlockStore.load(package).variants}
+    assert {path.name for path in package.iterdir()} - blocks == {path.name for path in fetched.iterdir()} - {
+        ORIGIN
+    }
+    expected = Origin(server=service.address, job="job-1", goal="half", token_file=token)
+    assert Origin.load(fetched) == expected
 
 
 def test_fetch_refuses_what_does_not_arrive_whole(mistify, service, tmp_path):

@@ -12,7 +12,8 @@ import mistify_client
 from benchmarks import fleet
 from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest, verify
+from mistify.package.manifest import Manifest
+from mistify.package.verification import verify
 from mistify.peers.hints import Hints
 from mistify_client.cli.main import app
 from mistify_client.runtime.versions import current

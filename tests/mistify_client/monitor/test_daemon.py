@@ -17,7 +17,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from mistify.files import locked
-from mistify.package.manifest import Manifest, verify
+from mistify.package.manifest import Manifest
+from mistify.package.verification import verify
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
 from mistify_client.monitor.state.state import MonitorState

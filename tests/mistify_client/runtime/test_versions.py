@@ -9,7 +9,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest, verify
+from mistify.package.manifest import Manifest
+from mistify.package.verification import verify
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, previous, roll_back, state_directory
 from tests.disks import files_limited_to

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mistify.package.blocks import BlockStore, BlockVariant
+from mistify.package.blocks import BlockStore, BlockVariant, Expectation
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify_client.assembly.executions import Execution
@@ -43,6 +43,17 @@ class Known(NamedTuple):
     space: SubnetSpace
     table: LatencyTable
     lost: dict[BlockVariant, float]
+
+    @property
+    def as_the_server_knows_it(self) -> SubnetSpace:
+        """The same space, in whose store multiply-adds are as latencies and losses are right."""
+        variants = [
+            one.model_copy(
+                update={"expected": Expectation(flops=round(1e6 * self.table.of(one)), loss=self.lost[one])}
+            )
+            for one in self.space.store.variants
+        ]
+        return SubnetSpace(store_of(variants))
 
     @property
     def original_ms(self) -> float:

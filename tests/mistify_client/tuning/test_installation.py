@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 import mistify_client
-from mistify.package.manifest import Manifest, verify
+from mistify.package.manifest import Manifest
 from mistify.package.records import describe_file
+from mistify.package.verification import verify
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score

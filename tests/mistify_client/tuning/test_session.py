@@ -15,7 +15,8 @@ import pytest
 import mistify_client
 from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest, verify
+from mistify.package.manifest import Manifest
+from mistify.package.verification import verify
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints
 from mistify.peers.membership import MemberKey, PackageReference

@@ -10,13 +10,13 @@ import keras
 import numpy as np
 
 from executors.adaptivenet.space import Place
-from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.supernet import TrainedSupernet
 from executors.structure import analyse, built, fold_batch_norm, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant, Expectation
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputKind
@@ -48,12 +48,14 @@ class Block:
         start: The position of its input; 0 is that of the whole network's inputs.
         span: How many positions behind that its output is.
         model: The network. Its inputs and outputs have the names of the tensors there.
+        expected: What is known of it; None where nothing is.
     """
 
     name: str
     start: int
     span: int
     model: keras.Model
+    expected: Expectation | None = None
 
     @property
     def end(self) -> int:
@@ -77,17 +79,18 @@ def blocks_of(model: keras.Model, largest: float) -> list[Block]:
     return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]
 
 
-def supernet_blocks(supernet: Supernet) -> list[Block]:
+def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
     """Return the variants of a supernet as blocks, those of the network itself first.
 
     What is read and written at a position has the name that the network's block gives it.
     """
-    places, names = supernet.space.places, {0: ""}
-    blocks = []
-    for number, place in enumerate(places):
+    supernet, names = trained.supernet, {0: ""}
+    flops, blocks = supernet.multiply_adds(), []
+    for number, place in enumerate(supernet.space.places):
         graph = analyse(fold_batch_norm(built(supernet.graph_of(number)))).graph
         names.setdefault(place.end, graph.nodes[-1].name)
-        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names)))
+        expected = Expectation(flops=flops[number], loss=trained.losses[number])
+        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names), expected))
     return blocks
 
 
@@ -185,6 +188,7 @@ def _manifest(
                 content=PackagedFile.of(files[block.file]),
                 start=block.start,
                 span=block.span,
+                expected=block.expected,
             )
             for block in blocks
         ),

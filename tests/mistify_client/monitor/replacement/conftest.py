@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 
-from mistify.package.manifest import Manifest, verify
+from mistify.package.manifest import Manifest
+from mistify.package.verification import verify
 from mistify_client.monitor.config import ReplacementConfig, goal_template
 from mistify_client.monitor.replacement.background import Background
 from mistify_client.monitor.replacement.candidate import try_candidate

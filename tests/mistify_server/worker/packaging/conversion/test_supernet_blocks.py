@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
 from executors.structure import analyse
@@ -31,10 +31,15 @@ def supernet(images):
     return Supernet.expanded(analyse(model), PARAMS, Dataset({"image": images}, {}))
 
 
+def trained(supernet):
+    """What each variant loses is its number."""
+    return TrainedSupernet(supernet, [float(number) for number in range(len(supernet.space.places))])
+
+
 @pytest.fixture(scope="module")
 def files(supernet):
     kinds = {"digit": OutputKind.SOFTMAX}
-    return block_store(supernet_blocks(supernet), Quantization.NONE, kinds=kinds)
+    return block_store(supernet_blocks(trained(supernet)), Quantization.NONE, kinds=kinds)
 
 
 def test_any_subnet_can_be_put_together_from_its_files(supernet, files, images):
@@ -59,10 +64,13 @@ def test_it_says_what_replaces_what(supernet, files):
     ] * supernet.space.blocks
     assert files.keys() == {BLOCKS, *places}
     assert store.kinds == {"digit": OutputKind.SOFTMAX}
+    assert [variant.expected.loss for variant in store.variants] == list(range(len(places)))
+    original = sum(variant.expected.flops for variant in store.variants[: supernet.space.blocks])
+    assert original == analyse(randomised(deep_resnet())).network().flops
 
 
 def test_it_says_which_blocks_the_package_serves(supernet):
-    blocks = supernet_blocks(supernet)
+    blocks = supernet_blocks(trained(supernet))
     own = [block.file for block in blocks[: supernet.space.blocks]]
     store = BlockStore.model_validate_json(block_store(blocks, Quantization.NONE, served=own)[BLOCKS])
     assert store.served == tuple(own)
@@ -77,7 +85,7 @@ def test_it_says_which_blocks_the_package_serves(supernet):
 
 def test_variants_do_not_change_the_integers_of_the_network_itself(supernet, images):
     """Untrained, what is merged computes something else."""
-    blocks, inputs = supernet_blocks(supernet), {"image": images}
+    blocks, inputs = supernet_blocks(trained(supernet)), {"image": images}
     own = blocks[: supernet.space.blocks]
     names = [block.file for block in own]
     outputs = []

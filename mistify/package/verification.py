@@ -1,0 +1,44 @@
+"""Verification of a package: every file that is there is the one that was packaged."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from mistify.errors import MistifyError, Problem
+from mistify.package.blocks import BlockStore
+from mistify.package.manifest import Manifest
+from mistify.package.records import corrupt_package, describe_file, digest_of
+
+
+def verify(directory: Path) -> Manifest:
+    """Read a package's manifest and compare every file with it.
+
+    Blocks may be absent: a device fetches those that it needs.
+
+    Raises:
+        MistifyError: as `Manifest.load`; CORRUPT_PACKAGE naming every file that is missing or differs.
+    """
+    manifest = Manifest.load(directory)
+    problems = list(_differences(directory, manifest))
+    if problems:
+        raise corrupt_package(directory, problems)
+    return manifest
+
+
+def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
+    absent = [name for name in manifest.files if not (directory / name).is_file()]
+    blocks = _names_of_blocks(directory) if absent else frozenset()
+    for name, expected in manifest.files.items():
+        path = directory / name
+        if name not in absent:
+            actual = describe_file(path)
+            if actual != expected:
+                yield Problem(str(path), digest_of(actual), digest_of(expected), "fetch the package again")
+        elif name not in blocks:
+            yield Problem(str(path), "no such file", f"{expected.size} bytes", "fetch the package again")
+
+
+def _names_of_blocks(directory: Path) -> frozenset[str]:
+    with suppress(MistifyError):  # there are none, or their manifest is damaged, which is a difference too
+        return frozenset(variant.file for variant in BlockStore.load(directory).variants)
+    return frozenset()

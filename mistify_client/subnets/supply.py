@@ -1,0 +1,136 @@
+"""The blocks of a package that are on a device, and how it gets others: it fetches what it may use."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mistify.errors import MistifyError, Problem
+from mistify.package.blocks import BlockStore, BlockVariant, Expectation
+from mistify.package.records import corrupt_package
+from mistify.parsing.quantities import format_bytes
+from mistify.tokens import read_token
+from mistify.wording import counted
+from mistify_client.origin import Origin
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
+from mistify_client.subnets.additive import best_sums
+from mistify_client.subnets.space import SubnetSpace
+from mistify_client.subnets.table import LatencyTable
+
+#: How often the best subnets are computed, each time with other latencies and losses.
+_DRAWS: Final = 10
+
+#: How many of them count each time, all along the latencies below the limit, and as many near it.
+_BEST: Final = 8
+_NEAR: Final = (0.8, 1.2)
+
+#: How far latencies are taken to be off that are expected from multiply-adds, and losses on other data: the
+#: standard deviations of their natural logarithms.
+_LATENCY_DOUBT: Final = 0.2
+_LOSS_DOUBT: Final = 0.4
+
+
+class BlockSupply:
+    """The blocks of a package, some of which may have yet to be fetched.
+
+    Args:
+        directory: Of the package.
+        whole: Its block store.
+        token_file: With the server's access token; None for that which the package was fetched with.
+        tell: Called with a line on what is fetched.
+    """
+
+    def __init__(
+        self, directory: Path, whole: BlockStore, token_file: Path | None, tell: Callable[[str], None]
+    ) -> None:
+        self._directory = directory
+        self._whole = whole
+        self._token_file = token_file
+        self._tell = tell
+
+    @property
+    def store(self) -> BlockStore:
+        """The store as if the blocks that are here were all."""
+        variants = tuple(variant for variant in self._whole.variants if self._is_here(variant))
+        here = {variant.file for variant in variants}
+        served = self._whole.served if here.issuperset(self._whole.served) else ()
+        return self._whole.model_copy(update={"variants": variants, "served": served})
+
+    def fetch(self, variants: Iterable[BlockVariant]) -> None:
+        """Fetch blocks that are not here yet; a fetch that is broken off goes on the next time.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, it is not known where from; as `PortingClient.fetch`.
+            OSError: They cannot be written.
+        """
+        missing = {variant.file: variant.content.size for variant in variants if not self._is_here(variant)}
+        if not missing:
+            return
+        origin = Origin.load(self._directory)
+        if origin is None:
+            problems = [
+                Problem(str(self._directory / file), "no such file", f"{size} bytes", "fetch it again")
+                for file, size in missing.items()
+            ]
+            raise corrupt_package(self._directory, problems)
+        blocks = f"{len(missing)} of {counted(len(self._whole.variants), 'block')}"
+        self._tell(f"fetching {blocks} from {origin.server}, {format_bytes(sum(missing.values()), 3)}")
+        token = read_token(self._token_file or origin.token_file)
+        with PortingClient(origin.server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
+            client.fetch(origin.job, origin.goal, self._directory, only=missing)
+
+    def fetch_if_possible(self, variants: Iterable[BlockVariant]) -> None:
+        """Fetch blocks as `fetch` does; if that fails, say so and do without those that are not here."""
+        try:
+            self.fetch(variants)
+        except (MistifyError, OSError) as error:
+            self._tell(f"the blocks that are here have to do, no others can be fetched: {error}")
+
+    def _is_here(self, variant: BlockVariant) -> bool:
+        return (self._directory / variant.file).is_file()
+
+
+def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[BlockVariant]:
+    """Return the variants that the best subnets within a latency are likely to have.
+
+    They are those of the best ones by what the server knows of them, if latencies were as multiply-adds and
+    losses added up. That may be wrong: both are drawn at random around what is known, several times.
+
+    Args:
+        space: All subnets.
+        table: Has the latencies of the original blocks.
+        budget_ms: The latency.
+    """
+    known = {variant: variant.expected for variant in space.variants if variant.expected is not None}
+    if len(known) < len(space.variants):
+        return set(space.variants)
+    original_flops = sum(known[variant].flops for variant in space.original)
+    ms_per_flop = table.latency_ms(space.original) / max(1, original_flops)
+    rng = np.random.default_rng(0)
+    chosen = set[BlockVariant]()
+    for _ in range(_DRAWS):
+        front = best_sums(space, *_drawn(known, table, ms_per_flop, rng))
+        below = np.linspace(min(front.latencies_ms[0], budget_ms), budget_ms, _BEST)
+        near = budget_ms * np.linspace(*_NEAR, _BEST)
+        places = np.searchsorted(front.latencies_ms, [*below, *near], side="right") - 1
+        chosen.update(*(front.subnet(place) for place in places.tolist() if place >= 0))
+    return chosen
+
+
+def _drawn(
+    known: dict[BlockVariant, Expectation],
+    table: LatencyTable,
+    ms_per_flop: float,
+    rng: np.random.Generator,
+) -> tuple[LatencyTable, dict[BlockVariant, float]]:
+    """Return latencies and losses as they might be."""
+    latencies_ms, losses = {}, {}
+    for variant, expected in known.items():
+        latency_doubt, loss_doubt = np.exp(rng.standard_normal(2) * (_LATENCY_DOUBT, _LOSS_DOUBT))
+        measured = table.has(variant)
+        ms = table.of(variant) if measured else ms_per_flop * max(1, expected.flops) * latency_doubt
+        latencies_ms[variant.content.sha256] = ms
+        losses[variant] = expected.loss * loss_doubt
+    return table.model_copy(update={"latencies_ms": latencies_ms}), losses

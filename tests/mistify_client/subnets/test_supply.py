@@ -1,0 +1,155 @@
+"""Which blocks a device fetches, and what becomes of those that it cannot."""
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.blocks import BlockStore
+from mistify.parsing.quantities import parse_time
+from mistify.v1 import porting_pb2 as pb
+from mistify_client.origin import ORIGIN, Origin
+from mistify_client.runtime.model import load
+from mistify_client.runtime.versions import current, install, state_directory
+from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.supply import promising
+from tests import elastic_stores
+from tests.mistify_client.pools import make_elastic_package
+from tests.mistify_client.subnets.spaces import known
+
+
+@pytest.fixture
+def package(tmp_path):
+    """All that the server has."""
+    return make_elastic_package(tmp_path / "package")
+
+
+@pytest.fixture
+def device(service, package, tmp_path):
+    """The directory of the package on a device that has loaded it from the server."""
+    service.serve_package(package)
+    load(server=service.address, job="job-1", goal="half", cache=tmp_path / "cache")
+    return tmp_path / "cache" / "job-1" / "half"
+
+
+@pytest.fixture
+def data(tmp_path, device_data):
+    images, classes = device_data
+    np.savez(tmp_path / "mine.npz", x=images, y=classes)
+    return tmp_path / "mine.npz"
+
+
+def adapted(package, data, latency, **settings):
+    return adapt(package, data, parse_time(latency), seconds=1e-3, **settings)
+
+
+def blocks_in(directory):
+    """The names of the blocks that a directory has."""
+    return {one.file for one in BlockStore.load(directory).variants if (directory / one.file).exists()}
+
+
+def best_within(case, budget_ms):
+    """The subnet that loses least within a latency, by brute force."""
+    within = [subnet for subnet in case.space if case.table.latency_ms(subnet) <= budget_ms]
+    return min(within, key=case.lost_by)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_the_best_subnet_is_made_of_promising_blocks(seed, share):
+    case = known(6, seed=seed)
+    chosen = promising(case.as_the_server_knows_it, case.table, share * case.original_ms)
+    files = {one.file for one in chosen}
+    assert files.issuperset(one.file for one in best_within(case, share * case.original_ms))
+    assert len(files) < 0.9 * len(case.space.variants)
+
+
+def test_what_costs_more_and_is_worse_is_not_promising():
+    case = known(5)
+    poor = case.space.store.variants[-1]
+    assert poor not in case.space.original
+    case.table.latencies_ms[poor.content.sha256] = 2 * case.original_ms
+    case.lost[poor] = 100.0
+    chosen = promising(case.as_the_server_knows_it, case.table, 0.9 * case.original_ms)
+    assert poor.file not in {one.file for one in chosen}
+    assert len(chosen) > 5
+
+
+def test_where_the_server_knows_nothing_all_are_promising():
+    case = known(4)
+    assert promising(case.space, case.table, 0.5 * case.original_ms) == set(case.space.variants)
+
+
+def test_a_device_that_loads_a_package_has_no_blocks(service, device, package):
+    assert blocks_in(device) == set()
+    assert blocks_in(package)
+    assert Origin.load(device) == Origin(server=service.address, job="job-1", goal="half")
+    expected = load(package)(elastic_stores.digits()[0][:5])
+    np.testing.assert_array_equal(load(device)(elastic_stores.digits()[0][:5]), expected)
+
+
+def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, data):
+    lines = []
+    service.fake.requests.clear()
+    result = adapted(device, data, "0.8x", tell=lines.append)
+    original = {f"{block.name}.tflite" for block in elastic_stores.blocks()[: elastic_stores.RESIDUAL + 2]}
+    fetched = {request.file for request in service.fake.requests_of(pb.FetchPackageRequest)}
+    assert original < fetched == blocks_in(device) < blocks_in(package)
+    assert lines[0].startswith(f"fetching {len(original)} of {len(blocks_in(package))} blocks from ")
+    assert load(device).options[load(device).running].blocks.files == result.chosen.files
+
+
+def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, data):
+    before = adapted(device, data, "0.8x")
+    (device / next(file for file in before.chosen.files if "shrunk" in file or "merge" in file)).unlink()
+    here = blocks_in(device)
+    service.stop()
+    lines = []
+    result = adapted(device, data, "1x", tell=lines.append)
+    assert result.chosen.latency_ms <= result.pool.budget_ms
+    assert blocks_in(device) == here
+    assert any(line.startswith("the blocks that are here have to do") for line in lines)
+
+
+def test_without_a_server_nothing_begins_that_needs_the_original_network(service, device, data):
+    service.stop()
+    with pytest.raises(MistifyError) as caught:
+        adapted(device, data, "0.8x")
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert not (state_directory(device) / "pool.json").exists()
+    assert load(device)(elastic_stores.digits()[0][:5]).shape == (5, 10)
+
+
+def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package, data):
+    """What the server knows may be wrong for this device: here, that only the original blocks are fast."""
+    store = BlockStore.load(device)
+    slow = store.model_copy(
+        update={
+            "variants": tuple(
+                one.model_copy(
+                    update={"expected": one.expected.model_copy(update={"flops": 10**9})}
+                    if "-" in one.file.removeprefix("block-")
+                    else {}
+                )
+                for one in store.variants
+            )
+        }
+    )
+    (device / "blocks.json").write_text(slow.model_dump_json())
+    result = adapted(device, data, "0.8x")
+    assert result.chosen.latency_ms <= result.pool.budget_ms
+    assert blocks_in(device) == blocks_in(package)
+
+
+def test_a_missing_block_from_nowhere_is_named(device, data):
+    (device / ORIGIN).unlink()
+    with pytest.raises(MistifyError, match=r"stem\.tflite.*no such file.*fetch it again") as caught:
+        adapted(device, data, "0.8x")
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_version_that_is_installed_without_blocks_fetches_them_too(device, tmp_path, data):
+    shipped = make_elastic_package(tmp_path / "shipped" / "package")
+    install(shipped, device)
+    assert blocks_in(current(shipped)) == set()
+    result = adapted(shipped, data, "0.8x")
+    assert set(result.chosen.files) <= blocks_in(current(shipped))
