@@ -154,6 +154,14 @@ class AdaptationExecutor(ABC):
     def trainer(self) -> Trainer:
         """The trainer of the network as it stands, from `init` on; `iterate` may replace it."""
 
+    @property
+    def calibrated(self) -> bool:
+        """Check whether batch norms have the right statistics as they are; others are measured anew.
+
+        That is so where a network was put together of parts that were calibrated before.
+        """
+        return False
+
     @abstractmethod
     def init(self, assignment: Assignment) -> None:
         """Take the network, the goal and the data. The assignment's model is never changed.

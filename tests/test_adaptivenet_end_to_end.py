@@ -13,6 +13,7 @@ from executors.adaptivenet.executor import AdaptiveNetExecutor
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import Manifest
 from mistify.tflite.combining import read_network
+from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.stitching import stitched
 from mistify_client.cli.main import app
 from tests.executors.adaptivenet.conftest import deep_resnet
@@ -76,12 +77,15 @@ def test_a_package_lists_its_blocks(package):
 
 
 def test_a_package_says_which_blocks_its_network_has(package):
-    """They make a network with kernels of the same shapes as the one shipped, whose norms are its own."""
+    """They make the network that was shipped."""
     store = BlockStore.load(package)
     chosen = store.network_of(store.served)
     assert any(one.file.count("-shrink-") or one.file.count("-merge-") for one in chosen)
     own = stitched({one.file: (package / one.file).read_bytes() for one in chosen})
     assert shapes_of(own) == shapes_of((package / "serve.tflite").read_bytes())
+    images = np.random.default_rng(4).uniform(size=(20, 8, 8, 1)).astype(np.float32)
+    chained = load_chain(package, store.served, 1)({"image": images})["digit"]
+    np.testing.assert_allclose(mistify_client.load(package)(images), chained, atol=1e-5)
     original = [f"block-{number:02d}.tflite" for number in range(store.last)]
     whole = stitched({file: (package / file).read_bytes() for file in original})
     assert shapes_of(own) != shapes_of(whole)

@@ -38,6 +38,12 @@ class AdaptiveNetExecutor(UniformExecutor):
         super().__init__(params)
         self._loaded: tuple[bytes, Subnets] | None = None
         self._has_subnet = False
+        self._calibrated = False
+
+    @property
+    def calibrated(self) -> bool:
+        """Check whether the network is a subnet as it is, so that it computes what its blocks do."""
+        return self._calibrated
 
     @classmethod
     def prepares_from(cls, params: Params, least: Budget) -> tuple[Mapping[str, object], Budget]:
@@ -65,6 +71,7 @@ class AdaptiveNetExecutor(UniformExecutor):
         """Take a new network, or go on with the one that was delivered last."""
         super().init(assignment)
         self._has_subnet = _keeps_network(assignment)
+        self._calibrated = self._calibrated and not self._is_new(assignment.model)
 
     def iterate(self) -> int:
         """Go on to the best subnet within the limits; where there is none, cut the cheapest one."""
@@ -75,6 +82,7 @@ class AdaptiveNetExecutor(UniformExecutor):
             steps = self._go_on_to_subnet(assignment)
             if not exceeded(self.measure(), assignment.budget):
                 return steps
+        self._calibrated = False
         return steps + super().iterate()
 
     def _go_on_to_subnet(self, assignment: Assignment) -> int:
@@ -85,6 +93,7 @@ class AdaptiveNetExecutor(UniformExecutor):
                 model = self._subnets(content, assignment).best(assignment)
                 state = PruningState.of(model, assignment, self._structure_loss)
                 self._current = replace(state.at_start_of(assignment), start=self._state.start)
+            self._calibrated = True
         return progress.step
 
     def _subnets(self, content: bytes, assignment: Assignment) -> Subnets:

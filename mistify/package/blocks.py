@@ -73,8 +73,8 @@ class BlockStore(Record):
         outputs: Of the network, in order.
         variants: The blocks. Of those that begin at a position, one of the original network is the first.
         kinds: Output -> the kind of its values. Others are classes, before the softmax.
-        served: The files of the blocks that the package's own network was made of, in order: its batch norms
-            may have changed since, and it may have been tuned. Empty where it is no network of these blocks.
+        served: The files of the blocks that the package's own network was made of, in order; it may have been
+            tuned since. Empty where it is no network of these blocks.
     """
 
     format_version: Literal[1] = BLOCKS_FORMAT

@@ -136,7 +136,8 @@ def _tune(
         start = ProgressUpdate("tuning", steps, params.max_steps, costs)
         tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
         steps += round_steps
-        trainer.evaluation.recalibrate(setup.train)
+        if round_steps or not executor.calibrated:
+            trainer.evaluation.recalibrate(setup.train)
         scores, assured = trainer.evaluation.judge(
             setup.validation, setup.metric, setup.settings.metrics, targets
         )
