@@ -1,8 +1,8 @@
 """Letting the channels that stay take over from those that are cut, by least squares, without training."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ Mask = npt.NDArray[np.bool_]
 #: Training examples that the channels are compared on, and how many of them at once.
 _EXAMPLES: Final = 1_000
 _BATCH: Final = 250
+
+#: Positions whose mean is near enough to that of all.
+_NEAR: Final = 1_000
 
 #: Share of the mean variance that is added to every channel's, so that near copies share their weights.
 _RIDGE: Final = 1e-3
@@ -73,6 +76,22 @@ class Moments:
     product: Array
 
 
+class _Sums(NamedTuple):
+    """Sums over the positions of a tensor, of what is left when something has been subtracted.
+
+    Attributes:
+        about: What has been subtracted [channels].
+        rest: The sum of what is left [channels].
+        product: The sum of its outer products [channels, channels].
+        count: The positions.
+    """
+
+    about: tf.Tensor
+    rest: tf.Tensor
+    product: tf.Tensor
+    count: tf.Tensor
+
+
 class Compensation:
     """Adjusts what reads the channels of a network when some of them are cut.
 
@@ -108,8 +127,9 @@ class Compensation:
         sums = [self._sums({name: array[batch] for name, array in data.inputs.items()}) for batch in batches]
         moments = {}
         for number, tensor in enumerate(self._tensors):
-            mean, product, count = (_total(part[number][kind] for part in sums) for kind in range(3))
-            moments[tensor] = Moments(mean / count, product / count)
+            batched = zip(*(_exact(part[number]) for part in sums), strict=True)
+            total, product, count = (np.sum(part, axis=0) for part in batched)
+            moments[tensor] = Moments(total / count, product / count)
         return moments
 
     def apply(self, before: Keep, after: Keep, moments: Mapping[int, Moments]) -> None:
@@ -128,20 +148,30 @@ class Compensation:
             if len(cut):
                 _take_over(consumer, moments[consumer.tensor], kept, cut)
 
-    def _products(self, inputs: Tensors) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Sum, sum of outer products and number of positions, for each tensor."""
+    def _products(self, inputs: Tensors) -> list[_Sums]:
+        """Return the sums of each tensor.
+
+        A channel that hardly varies is a small difference of large numbers: the sums are of distances from
+        about the means, in which float32 loses nothing.
+        """
         # As in training: batch norms by the batch, whose statistics are true of the network as it is.
         outputs = quick_call(self._watched, inputs, training=True)
         sums = []
         for output in outputs.values():
             rows = tf.reshape(output, [-1, output.shape[-1]])
-            count = tf.cast(tf.shape(rows)[0], tf.float32)
-            sums.append((tf.reduce_sum(rows, 0), tf.matmul(rows, rows, transpose_a=True), count))
+            about = tf.reduce_mean(rows[:_NEAR], 0)
+            rows -= about
+            product = tf.matmul(rows, rows, transpose_a=True)
+            sums.append(_Sums(about, tf.reduce_sum(rows, 0), product, tf.shape(rows)[0]))
         return sums
 
 
-def _total(parts: Iterable[tf.Tensor]) -> Array:
-    return np.asarray(np.sum([np.asarray(part, np.float64) for part in parts], axis=0))
+def _exact(sums: _Sums) -> tuple[Array, Array, int]:
+    """Return the sum of a tensor's positions, that of their outer products, and their number."""
+    about, rest, product = (np.asarray(part, np.float64) for part in sums[:3])
+    count = int(sums.count)
+    crossed = np.outer(about, rest)
+    return rest + count * about, product + crossed + crossed.T + count * np.outer(about, about), count
 
 
 def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:

@@ -50,6 +50,27 @@ def test_of_copies_one_takes_over_from_the_others(trained, digits):
     assert difference(wide, trained, digits[1]) < 5e-3
 
 
+def test_moments_of_channels_that_hardly_vary_are_exact():
+    """In float32, the square of the first one's mean is millions of times its variance."""
+    inputs = keras.Input((32, 32, 3), name="x")
+    x = layers.Conv2D(4, 1, name="first")(inputs)
+    x = layers.Conv2D(2, 1, name="second")(x)
+    model = keras.Model(inputs, layers.Dense(3, name="y")(layers.Flatten()(x)))
+    kernel, bias = model.get_layer("first").get_weights()
+    kernel[..., 0] *= 1e-3
+    model.get_layer("first").set_weights([kernel, bias + 2.6])
+    data = examples(model, 500)
+    structure = analyse(model)
+    compensation = Compensation(structure)
+    moments = compensation.moments(data)
+    (consumer,) = compensation.consumers[next(name for name in structure.groups if name.startswith("first"))]
+    exact = data.inputs["x"].reshape(-1, 3).astype(np.float64) @ kernel.reshape(3, 4).astype(np.float64)
+    known = moments[consumer.tensor]
+    covariance = known.product - np.outer(known.mean, known.mean)
+    np.testing.assert_allclose(np.diag(covariance), exact.var(0), rtol=1e-3)
+    np.testing.assert_allclose(known.mean, exact.mean(0) + 2.6, rtol=1e-6)
+
+
 def test_copies_that_are_just_cut_are_missed(trained, digits):
     wide = with_copies(trained)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
