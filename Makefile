@@ -27,8 +27,8 @@ demo: install  ## Port the digits model to seven goals, into demo-out/
 test: install  ## Run the tests
 	$(BIN)/pytest -q --numprocesses 3 --dist worksteal
 
-test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
-	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800
+test-slow: install  ## Run the tests that take long; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
+	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800 --numprocesses 2 --dist worksteal
 
 test-web: install  ## Run the tests in a browser, which needs Chromium
 	$(BIN)/pytest -q -m web tests/browser tests/mistify_server/web

@@ -26,9 +26,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(cache.cleanup)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are left out by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the end-to-end tests first: they take longest and would keep one process busy at the end."""
+    """Put the end-to-end tests first, which would keep one process busy at the end; mark what is slow.
+
+    Of a test that is `sampled`, all but the first of its parameters are.
+    """
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+    sampled = set[str]()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name in sampled:
+            item.add_marker(pytest.mark.slow)
+        elif item.get_closest_marker("sampled"):
+            sampled.add(name)
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,7 @@ def package(tmp_path_factory):
     return ported(tmp_path_factory.mktemp("elastic"))
 
 
+@pytest.mark.slow
 def test_a_package_that_has_no_blocks_says_so(tmp_path):
     """The whole network is one block, so that nothing can be replaced."""
     package = ported(tmp_path, largest=1.0, adapt_steps=2, cuts=1)
@@ -91,6 +92,7 @@ def test_a_package_says_which_blocks_its_network_has(package):
     assert shapes_of(own) != shapes_of(whole)
 
 
+@pytest.mark.slow
 def test_a_device_fetches_the_blocks_that_it_may_use(package, tmp_path):
     root = package.parent.parent.parent
     job = json.loads((root / "out" / "report.json").read_text())["job"]

@@ -266,6 +266,7 @@ def test_models(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
     assert error.code is ErrorCode.INVALID_MODEL
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", ["train", "test"])
 @pytest.mark.parametrize("name", DATA)
 def test_data(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) -> None:
@@ -384,6 +385,7 @@ def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_malformed_models_leave_the_server_untouched(site: Site) -> None:
     (site.root / "malformed").mkdir()
     corpus = write_corpus(save_good_model(site.base), site.root / "malformed")

@@ -65,6 +65,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_networks_learn_by_the_loss_of_a_file_and_are_scored_by_its_metric(site: Path) -> None:
     done = run("port", site / "goals.json", "--out", site / "out")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,6 +80,7 @@ def test_networks_learn_by_the_loss_of_a_file_and_are_scored_by_its_metric(site:
     assert score["value"] == pytest.approx(error, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_server_runs_no_files_of_its_callers_unless_its_operator_allows_it(site: Path) -> None:
     with server(site / "store") as (address, _):
         refused = run("plan", site / "goals.json", "--server", address)

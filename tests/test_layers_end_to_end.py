@@ -58,6 +58,7 @@ def add_model(work: Path, store: Path, env: Mapping[str, str]) -> subprocess.Com
     return run(*add, "--store", store, env=env)
 
 
+@pytest.mark.slow
 def test_it_is_ported_where_the_plug_in_is_installed(work: Path, site: Path) -> None:
     done = run(MISTIFY, "port", work / "goals.json", "--out", work / "out", env=environment(site))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -83,6 +84,7 @@ def test_without_the_plug_in_it_is_refused(work: Path, tmp_path: Path) -> None:
         assert "install a plug-in that registers it" in reported
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_cannot_be_imported_is_named(work: Path, tmp_path: Path) -> None:
     broken = installed(tmp_path / "site", "my_layers", "import no_such_module", {"mine": "my_layers"}, LAYERS)
     done = run(MISTIFY, "port", work / "goals.json", "--out", tmp_path / "out", env=environment(broken))

@@ -118,6 +118,7 @@ def digest_of(path: Path) -> FileDigest:
     return FileDigest(hashlib.sha256(content).hexdigest(), len(content))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("problems_of", [problems_by_grpc, problems_by_http])
 def test_malformed_models_are_refused_by_what_is_wrong(
     site: Site, problems_of: Callable[[Site, str], list[str]]

@@ -16,6 +16,8 @@ from tests.networks import two_convolutions
 from tests.plug_ins import METRICS, environment, install_example
 from tests.servers import MISTIFY, server
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
 ALGORITHMS = {
     "morphnet": QUICK,

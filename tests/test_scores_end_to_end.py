@@ -14,6 +14,8 @@ from mistify_client.rpc.porting import PortingClient
 from tests.plug_ins import SCORES, environment, install_example
 from tests.servers import MISTIFY, server
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"source_steps": 30, "adapt_steps": 10, "cuts": 2, "tune_steps": 30, "max_steps": 100}
 
 TARGETS: dict[str, dict[str, float]] = {

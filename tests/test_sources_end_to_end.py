@@ -68,6 +68,7 @@ def test_a_handle_is_read_from_the_cache_of_tensorflow_hub_and_packaged_in_integ
     )
 
 
+@pytest.mark.slow
 def test_a_model_of_kaggle_is_read_from_the_cache_of_kagglehub(tmp_path: Path) -> None:
     save_digits(tmp_path / "cache/models/somebody/digits/tensorFlow2/small/1")
     goal = {"id": "a", "model": KAGGLE, "dataset": DIGITS, "adaptation_goal": {"FLOP": "1x"}}

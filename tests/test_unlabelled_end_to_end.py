@@ -5,11 +5,13 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_digits
 
 from tests.servers import MISTIFY
 
 
+@pytest.mark.slow
 def test_a_job_on_unlabelled_inputs_is_told_by_its_agreement_with_the_source(tmp_path: Path) -> None:
     images = load_digits().images[:400, ..., None].astype(np.float32) / 16
     np.savez(tmp_path / "photos.npz", x=images)

@@ -74,6 +74,7 @@ def test_a_job_whose_files_are_on_another_machine(
     assert "sending" not in again.stdout
 
 
+@pytest.mark.slow
 def test_directories_are_sent_file_by_file(laptop: Path, far_away: tuple[Relay, Path]) -> None:
     between, _ = far_away
     config = json.loads((laptop / "goals.json").read_text())

@@ -70,6 +70,7 @@ def test_peer_keeps_to_its_share_and_keeps_the_classes(data):
     assert torch_resnet8.probabilities(network, images).shape == (80, 10)
 
 
+@pytest.mark.slow
 def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
     pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
     from benchmarks import torch_pruner, torch_resnet8

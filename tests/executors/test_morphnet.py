@@ -48,6 +48,7 @@ def test_a_short_edge_takes_few_cuts(trained, training_setup):
         assert steps == cuts * 2, share
 
 
+@pytest.mark.slow
 def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(trained, training_setup):
     """Half of every group is dead: gone in the first cut, where a threshold of 0 keeps to the schedule."""
     dying = small_resnet()
@@ -135,6 +136,7 @@ class EightAtOnce(HardwareProfile):
         return self
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("share", [0.6, 0.3])
 def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
     """No group could have a unit more: what lies between two steps of the costs stays."""
@@ -171,6 +173,7 @@ def sums_over_positions(essential):
     return keras.Model(inputs, outputs), data
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("essential", [True, False])
 def test_a_block_goes_only_if_the_network_can_do_without_it(essential):
     device = EightAtOnce()
@@ -265,6 +268,7 @@ def cheap_beside_costly(weights):
     return model
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("weights", "left"),
     [

@@ -60,6 +60,7 @@ def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, trai
     assert accuracies[-1] > 0.1 + Evaluation(network).score(setup.validation, Metric.ACCURACY)
 
 
+@pytest.mark.slow
 def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, training_setup) -> None:
     """In the middle of the only segment; what it makes is then as good."""
 
@@ -108,6 +109,7 @@ def test_narrower_networks_are_parts_of_wider_ones(prepared, trained, training_s
     assert all(column.tobytes() in columns for column in np.moveaxis(slim_stem, -1, 0))
 
 
+@pytest.mark.slow
 def test_a_goal_below_the_least_has_a_segment_of_its_own(prepared, trained, training_setup) -> None:
     executor = NestedExecutor(PARAMS)
     steps, network = cut(executor, assigned(trained, training_setup, 0.15, prepared))

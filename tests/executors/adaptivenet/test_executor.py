@@ -43,6 +43,7 @@ def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_se
         assert any("-shrink-0.5-" in name or "-merge-2-" in name for name in names)
 
 
+@pytest.mark.slow
 def test_limits_that_a_subnet_just_keeps_are_kept(assigned, prepared):
     """Though the memory of a network is not the sum of what its blocks take."""
     assignment = assigned(0.5, prepared[0])
@@ -63,6 +64,7 @@ def every_subnet(space, position=0):
             yield (number, *rest)
 
 
+@pytest.mark.slow
 def test_the_subnet_of_a_goal_is_about_the_best_there_is(assigned, prepared, deep_setup, deep):
     """Of all, by brute force; and no goal has a better one than a goal with looser limits."""
     content, _ = prepared

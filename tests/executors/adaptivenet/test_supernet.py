@@ -65,6 +65,7 @@ def test_what_is_cut_in_width_is_no_subnet(supernet):
     assert supernet.subnet_of(narrow(structure, {name: np.arange(group.size) > 0})) is None
 
 
+@pytest.mark.slow
 def test_a_path_computes_what_the_network_of_its_subnet_does(supernet, inputs):
     for subnet in subnets(supernet.space):
         outputs = Evaluation(built(supernet.graph(subnet))).outputs(inputs)
@@ -82,6 +83,7 @@ def test_it_is_the_same_when_it_was_saved(supernet, deep, inputs):
     assert loaded.saved(losses) == supernet.saved(losses)
 
 
+@pytest.mark.slow
 def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
     trainer = Trainer(supernet.model, deep_setup, 0, lesson=FeatureLesson(supernet, deep_setup))

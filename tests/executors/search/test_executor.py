@@ -81,6 +81,7 @@ class Shallowest(RandomSearchExecutor):
         return len(search.space.architecture(genes).left_out)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("share", "blocks"),
     [

@@ -72,6 +72,7 @@ def test_what_was_cut_before_is_not_kept(inheritance):
     assert not inheritance.keep(half(inheritance.structure))[name][best].any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scale", [1, 0.75])
 @pytest.mark.parametrize("shallow", [False, True])
 def test_quality_is_that_of_the_network_that_would_be_adopted(

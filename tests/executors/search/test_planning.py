@@ -18,6 +18,7 @@ from mistify.costs.profiles import NominalProfile
 from tests.executors.conftest import small_resnet
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("axis", "planned"),
     [
@@ -50,6 +51,7 @@ def test_a_network_without_groups_cannot_be_planned(digits) -> None:
     assert MorphNetExecutor(MorphNetParams()).preview(assignment) is None
 
 
+@pytest.mark.slow
 def test_blocks_are_chosen_anew_where_the_hardware_is_much_slower_than_it_seemed(trained, training_setup):
     structure = analyse(trained)
     fast, slow = NominalProfile("board", 1.0, 0.5), NominalProfile("board", 0.1, 0.05)

@@ -113,6 +113,7 @@ def test_what_only_loading_finds_out_costs_little_memory(tmp_path: Path) -> None
     assert int(memory) < 500
 
 
+@pytest.mark.slow
 def test_a_model_that_takes_too_long_is_given_up() -> None:
     _, problem = run(BUSY)
     assert problem.startswith("  model.keras: got a model that takes more than 1 s to load; expected")

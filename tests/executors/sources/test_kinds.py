@@ -67,6 +67,7 @@ def test_a_saved_model_with_code_is_refused(tmp_path: Path) -> None:
     refused("layer 'own' is a Lambda: Python code", load_source, tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_an_architecture_by_name_is_always_the_same() -> None:
     first, second = (load_application("MobileNetV2", 7, 32) for _ in range(2))
     assert (first.input_shape, first.output_shape) == ((None, 32, 32, 3), (None, 7))

@@ -51,6 +51,7 @@ def test_training_makes_up_for_what_was_taken_away(trained, training_setup, aske
     assert evaluate(taught, training_setup.validation) > evaluate(at_once, training_setup.validation)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
 def test_the_architecture_stays_but_for_batch_norm(trained, training_setup, asked):
     before = [weight.copy() for weight in trained.get_weights()]

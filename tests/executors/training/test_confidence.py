@@ -34,6 +34,7 @@ def test_no_mistake_among_few_examples_assures_less_than_among_many():
     assert 0.999 < many < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "figure"), [(Metric.ACCURACY, 0.8), (Metric.EXACT_MATCH, 0.8), (Metric.F1, 0.8)]
 )

@@ -18,6 +18,7 @@ def converted(forward, shape=(None, 4)):
     return convert_function(Function(forward, [tf.TensorSpec(shape, tf.float32, "x")], ["y"]), FLOAT)
 
 
+@pytest.mark.slow
 def test_graphs_of_two_files_run_side_by_side_in_one():
     combined = CombinedNetwork()
     for name, forward in {"twice": lambda x: 2.0 * x, "more": lambda x: tf.nn.relu(x + 1.5)}.items():

@@ -19,6 +19,7 @@ from tests.block_stores import LAST_TWO, ORIGINAL, called, images, residual
 PRECISIONS = (Quantization.NONE, Quantization.INT8)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("names", [ORIGINAL, (*ORIGINAL[:2], LAST_TWO)])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_chain_computes_what_the_stitched_network_does_at_any_batch(tmp_path, names, precision):

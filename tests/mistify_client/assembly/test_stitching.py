@@ -58,6 +58,7 @@ def test_a_stitched_network_has_the_signatures_of_a_package(tmp_path, precision)
     assert assert_runs_compiled(network) == [SIGNATURE, one]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_it_has_the_operators_and_the_size_of_a_network_converted_as_a_whole(tmp_path, precision):
     network = stitch(block_stores.write(tmp_path, precision), ORIGINAL)

@@ -345,6 +345,7 @@ def test_run_says_what_is_wrong(mistify, package, tmp_path):
     assert "is no package" in result.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("by", ["option", "environment", "default"])
 def test_an_embedded_server_reads_below_the_data_roots(mistify, config, tmp_path, monkeypatch, by):
     """The server refuses an unknown model and names the roots below which it looked."""

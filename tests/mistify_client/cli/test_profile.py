@@ -68,6 +68,7 @@ def test_what_was_measured_is_kept_in_a_directory_that_is_made(tmp_path, measure
     assert measured == [("my-board", [1])]
 
 
+@pytest.mark.slow
 def test_a_wrong_way_to_the_server_is_reported_before_measuring(tmp_path, measured):
     write_token(tmp_path / "token", "wrong")
     (tmp_path / "file").write_text("no directory")

@@ -40,6 +40,7 @@ def test_pictures_of_a_job_at_a_server(mistify, service, job, tmp_path):
     assert all(f"picture: {tmp_path / 'new' / 'png' / name}" in result.stdout for name in drawn)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("named", [".", "report.json"])
 def test_pictures_of_a_report_on_the_disk_are_the_same(mistify, service, job, tmp_path, named):
     pytest.importorskip("matplotlib")

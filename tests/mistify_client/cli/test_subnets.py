@@ -68,6 +68,7 @@ def test_blocks_are_measured_with_the_threads_that_are_asked_for(adapt, package)
     assert (state_directory(package) / TABLES / "latency-interpreter-2.json").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("latency", "message"),
     [

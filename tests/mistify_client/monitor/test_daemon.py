@@ -376,6 +376,7 @@ HELD = {"submitting": "SubmitBatch", "adapting": "WatchJob", "downloading": "Fet
 PHASES = [*HELD, "validating", "installing", "probation"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_in_any_phase_the_next_daemon_finishes(slow_package, asking, service, phase):
     # No branch fits the new package either: the goals that are asked for next do not get anywhere.

@@ -84,6 +84,7 @@ def test_refusals_arrive_with_their_problems(client, package):
     ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("limits", [[300_000], [100, 5_000, 900_000]])
 def test_peers_go_on_where_the_connection_broke(address, client, package, tmp_path, limits):
     backoff = Backoff(attempts=20)
@@ -176,6 +177,7 @@ def header(package, **changes):
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("requests", "reported"),
     [

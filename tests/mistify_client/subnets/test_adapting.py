@@ -79,6 +79,7 @@ def space_of(package):
     return SubnetSpace(elastic_stores.BlockStore.load(package))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("strategy", Strategy)
 def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data, strategy):
     before = content_of(package)

@@ -28,6 +28,7 @@ def alone(own, subnets, images):
     return [load_chain(own.directory, names, 1)(inputs)["scores"] for names in files]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.INT8])
 def test_all_subnets_of_a_space_compute_what_each_does_alone(elastic, device_data, precision):
     own, images = elastic(precision), device_data[0][:25]

@@ -107,6 +107,7 @@ def test_additive_checks_what_it_added_up():
     assert best.score.accuracy > 1 - lost(liar)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("nearby", [True, False])
 @pytest.mark.parametrize(("strategy", "factor"), [(Strategy.EVOLUTION, 1.5), (Strategy.ANNEALING, 1.7)])
 def test_others_come_near_the_best_of_millions(strategy, nearby, factor):

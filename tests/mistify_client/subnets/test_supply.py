@@ -98,6 +98,7 @@ def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, 
     assert load(device).options[load(device).running].blocks.files == result.chosen.files
 
 
+@pytest.mark.slow
 def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, data):
     before = adapted(device, data, "0.8x")
     (device / next(file for file in before.chosen.files if "shrunk" in file or "merge" in file)).unlink()
@@ -110,6 +111,7 @@ def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, d
     assert any(line.startswith("the blocks that are here have to do") for line in lines)
 
 
+@pytest.mark.slow
 def test_without_a_server_nothing_begins_that_needs_the_original_network(service, device, data):
     service.stop()
     with pytest.raises(MistifyError) as caught:

@@ -174,6 +174,7 @@ async def test_who_comes_first_is_served_first(
     assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 4.0, 2.0, 3.0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("disaster", ["crash", pytest.param("exhaust", marks=pytest.mark.slow)])
 async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     make: Make, site: Any, adapt_task: Any, wait_until: Until, disaster: str
@@ -203,6 +204,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     assert len(set(pids(site))) == 4
 
 
+@pytest.mark.sampled
 async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
@@ -223,6 +225,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
     assert sorted(task["budget"]["flops"] for task in site.tasks("adapt")) == [1.0, 1.0, 2.0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("disaster", "reported"), [("crash", "signal SIGKILL"), ("exhaust", "exit code 1")])
 async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
     make: Make, site: Any, adapt_task: Any, disaster: str, reported: str
@@ -242,6 +245,7 @@ async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
     assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
 
 
+@pytest.mark.sampled
 async def test_a_model_that_never_loads_is_reported_when_time_is_over(
     make: Make, site: Any, adapt_task: Any
 ) -> None:
@@ -252,6 +256,7 @@ async def test_a_model_that_never_loads_is_reported_when_time_is_over(
     assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 8 s to load")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("disaster", "reported"),
     [
@@ -271,6 +276,7 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
     assert len(site.tasks("adapt")) == ATTEMPTS
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("program", "message"),
     [
@@ -322,6 +328,7 @@ async def test_the_traceback_of_an_exception_is_logged(make: Make, site: Any, ad
     assert "scripted_worker.py" in log
 
 
+@pytest.mark.sampled
 async def test_a_task_has_a_deadline(make: Make, site: Any, adapt_task: Any) -> None:
     (site.control / "hold-adapt").touch()
     result = await make(deadlines={**DEADLINES, "adapt": 1.0}).run(adapt_task(site), ignore)

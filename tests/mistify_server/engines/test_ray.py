@@ -56,6 +56,7 @@ def machines() -> Iterator[tuple[Any, Any, str]]:
     cluster.shutdown()
 
 
+@pytest.mark.slow
 async def test_a_job_survives_the_loss_of_a_machine(
     machines: tuple[Any, Any, str],
     site: Any,
@@ -94,6 +95,7 @@ async def test_a_job_survives_the_loss_of_a_machine(
     assert len(site.tasks("source")) == 1
 
 
+@pytest.mark.slow
 async def test_the_command_ends_the_cluster_that_it_started(
     site: Any, call_at: Any, wait_until: Callable[[Callable[[], bool]], Any]
 ) -> None:

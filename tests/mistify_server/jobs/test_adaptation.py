@@ -7,6 +7,7 @@ from mistify.jobs.job import GoalState, JobState
 from mistify_server.engines.pooled_engine import DEADLINES
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("params", "reason"),
     [

@@ -40,6 +40,7 @@ def configs(make_config: Config) -> list[dict[str, object]]:
     return [make_config(f"at-{share}", FLOP=f"{share}x") for share in SHARES]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["source", "adapt", "package", "reference"])
 async def test_a_killed_server_loses_nothing(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
@@ -83,6 +84,7 @@ async def test_a_server_that_is_not_to_resume_leaves_jobs_as_they_are(
         assert (await third.finished(job.id)).state is JobState.DONE
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["branch", "package"])
 async def test_branches_that_are_made_are_not_made_again(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
@@ -111,6 +113,7 @@ async def test_branches_that_are_made_are_not_made_again(
     assert half.steps == 100 + 5
 
 
+@pytest.mark.slow
 async def test_a_server_killed_again_and_again_comes_to_the_end(
     site: Any, call_at: Any, make_config: Config, wait_until: Any
 ) -> None:
@@ -132,6 +135,7 @@ async def test_a_server_killed_again_and_again_comes_to_the_end(
     assert len(site.tasks("source")) == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.DONE])
 async def test_added_goals_survive_a_killed_server(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, state: JobState

@@ -78,6 +78,7 @@ def test_a_graph_is_inspected(bench: Bench) -> None:
     assert result.metric is Metric.ACCURACY
 
 
+@pytest.mark.slow
 def test_a_graph_is_measured_with_each_number_of_threads(bench: Bench) -> None:
     hardware = by_name([HOST, HOST.with_threads(2)])
     costs = bench.inspect(hardware=hardware).costs
@@ -103,6 +104,7 @@ def test_the_source_is_measured_and_stays(bench: Bench) -> None:
     assert (adapted.costs, adapted.accuracy) == (bench.root.root_costs, bench.root.source_accuracy)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
 def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) -> None:
     result = bench.do(
@@ -164,6 +166,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_graph(
     bench: Bench, photos: str
 ) -> None:

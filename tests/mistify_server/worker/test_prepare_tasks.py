@@ -71,6 +71,7 @@ def test_what_was_prepared_before_is_found_and_nothing_else(source: tuple[Path, 
     assert other.prepared != first.prepared
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_in_the_middle_takes_up_what_it_has_done(
     source: tuple[Path, SourceResult], tmp_path: Path
 ) -> None:
@@ -115,6 +116,7 @@ def children() -> list[int]:
     return [pid for pid in pids if b"mistify_server.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+@pytest.mark.slow
 def test_what_is_taken_up_after_a_segment_ends_as_if_nothing_had_happened(
     source: tuple[Path, SourceResult], tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def regression(directory: Path) -> tuple[ModelSource, DataSource]:
     return ModelSource(path=str(directory / "sum.keras")), data
 
 
+@pytest.mark.slow
 def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path: Path) -> None:
     """The metric, its direction and the scaling go from the config into every task."""
     model, data = regression(tmp_path)
@@ -267,6 +268,7 @@ def of_sides(directory: Path, turned: float) -> tuple[ModelSource, DataSource]:
     return ModelSource(path=str(directory / "sides.keras")), data
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("turned", "flips"), [(1.0, True), (-1.0, False)])
 def test_goals_learn_from_flipped_images_where_the_source_does_not_mind(
     runner: TaskRunner, tmp_path: Path, turned: float, flips: bool

@@ -139,6 +139,7 @@ def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, trac
     assert evaluate(before, validation_data(before)) == parent.accuracy
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("difference", ["parent", "config", "data"])
 def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, difference: str) -> None:
     """As in a runner that has done nothing before."""
@@ -169,6 +170,7 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
     assert_equal(tree.network(runner.run(onward)), tree.network(tree.runner().run(onward)))
 
 
+@pytest.mark.slow
 def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     """From less than half of the goal's budget to the source's costs, whose first layers all of them have."""
     tree = Tree(tmp_path, deeper())
@@ -254,6 +256,7 @@ def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Pat
         assert branch.costs["params"] <= branch.share * budget["params"]
 
 
+@pytest.mark.slow
 def test_branches_share_no_layer_whose_channels_others_add_to(tmp_path: Path) -> None:
     """The first layers could not be cut without them; the goal's own network and the source are branches."""
     keras.utils.set_random_seed(0)
@@ -278,6 +281,7 @@ def test_branches_share_no_layer_whose_channels_others_add_to(tmp_path: Path) ->
     assert largest.count_params() == model.count_params()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["int8", "int8-qat"])
 def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> None:
     root = tree.root

@@ -110,6 +110,7 @@ def ported(directory: Path, data: DataSource) -> Ported:
     return Ported(artifacts, root, package)
 
 
+@pytest.mark.slow
 def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
     tmp_path: Path, source: keras.Model
 ) -> None:
@@ -141,6 +142,7 @@ def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
     assert "unlabelled inputs of your own" in alone.package.note
 
 
+@pytest.mark.slow
 def test_labelled_test_data_say_how_often_a_network_is_right_that_agreement_has_chosen(
     tmp_path: Path, source: keras.Model
 ) -> None:
@@ -158,6 +160,7 @@ def test_labelled_test_data_say_how_often_a_network_is_right_that_agreement_has_
     assert "agrees with the source, without labels" in made.package.note
 
 
+@pytest.mark.slow
 def test_labelled_validation_data_say_so_before(tmp_path: Path, source: keras.Model) -> None:
     np.savez(tmp_path / "photos.npz", x=digits(UNLABELLED)[0])
     images, classes = digits(TEST)
@@ -196,6 +199,7 @@ def test_unlabelled_inputs_beside_training_data_are_learned_from_the_teacher_alo
     assert len(not_taught.train) == count
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
@@ -217,6 +221,7 @@ def test_problems_with_unlabelled_inputs_are_told_before_anything_starts(
     assert text in str(problem)
 
 
+@pytest.mark.slow
 def test_an_inspection_tells_that_the_source_agrees_with_itself(tmp_path: Path) -> None:
     np.savez(tmp_path / "photos.npz", x=digits(UNLABELLED)[0])
     data = DataSource(unlabelled=str(tmp_path / "photos.npz"), labelled=False)

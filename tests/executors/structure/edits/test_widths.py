@@ -50,6 +50,7 @@ def test_narrowed_to_one_unit_equals_masked(family):
     check_narrow(build, {name: np.arange(size) == size - 1 for name, size in groups.items()})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_widened_equals_source(family):
     check_widen(source_of(family))
@@ -352,6 +353,7 @@ class RandomNetwork:
         return layers.Multiply()([layers.Dense(x.shape[-1], activation="sigmoid")(gate), x]), group
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_random_networks(seed):
     network = RandomNetwork(seed)

@@ -25,6 +25,7 @@ CALIBRATION = "mistify_server.worker.adaptation.calibration"
 PI = NominalProfile("pi", 5.0, 1.0)
 
 
+@pytest.mark.slow
 def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
     host, four, pi = calibrated((HOST.slower(1e6), HOST.with_threads(4), PI), model)
     assert pi == PI

@@ -195,6 +195,7 @@ def test_limits_on_latency_leave_room_for_noise() -> None:
     assert [limits_latency({axis: 1.0}) for axis in limits] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_a_node_is_measured_at_the_slowest_of_its_precisions(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +218,7 @@ def test_a_node_is_measured_at_the_slowest_of_its_precisions(
     assert max(taken) > 2 * min(taken)
 
 
+@pytest.mark.slow
 def test_a_precision_at_which_a_network_cannot_be_converted_has_no_latency(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:

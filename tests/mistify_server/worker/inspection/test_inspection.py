@@ -25,6 +25,7 @@ def generated(count: int, **settings: Any) -> dict[str, Any]:
     return {**COMMON, "data": data}
 
 
+@pytest.mark.slow
 def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path: Path) -> None:
     """An inspection makes one example. A metric of no output is told of it."""
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
@@ -42,6 +43,7 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
     assert (problem.place, problem.value) == ("dataset.metric", '"accuracy"')
 
 
+@pytest.mark.slow
 def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = {**COMMON, "hardware": by_name([HOST])}
@@ -73,6 +75,7 @@ def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
     assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]
 
 
+@pytest.mark.slow
 def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = {**COMMON, "algorithm_config": {"source_steps": 200, "learning_rate": 0.1}}
@@ -91,6 +94,7 @@ def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Pat
     assert without.outlook is None
 
 
+@pytest.mark.slow
 def test_rules_of_layers_raise_what_a_network_costs_at_the_least(tmp_path: Path) -> None:
     """A channel of the convolution costs 36 * 9 + 10 multiply-adds."""
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)

@@ -75,6 +75,7 @@ def test_a_package_describes_itself(package, tmp_path):
     assert manifest.quantization is Quantization.NONE
 
 
+@pytest.mark.slow
 def test_a_package_says_what_apps_have_to_know(model, setup, tmp_path):
     """Names of classes from the training data, the declared preparation, and a file that it needs."""
     (tmp_path / "vocab.txt").write_text("[UNK]\nword\n")
@@ -141,6 +142,7 @@ def test_latency_is_measured_on_this_machine_alone(package):
     assert "latency_ms@pi" not in measured
 
 
+@pytest.mark.slow
 def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkeypatch):
     """So is the float32 network that its precision is compared with."""
     used = []
@@ -159,6 +161,7 @@ def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkey
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("other", ["other weights", "other classes"])
 def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, monkeypatch, other):
     if other == "other weights":
@@ -174,6 +177,7 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, mon
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
+@pytest.mark.slow
 def test_outputs_that_are_no_numbers_are_refused(model, setup):
     broken = keras.models.clone_model(model)
     broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
@@ -181,6 +185,7 @@ def test_outputs_that_are_no_numbers_are_refused(model, setup):
         packaged(broken, TASK, setup)
 
 
+@pytest.mark.slow
 def test_inputs_of_whole_numbers_will_do(model, setup):
     x = (255 * images(9)).astype(np.uint8)
     whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
@@ -215,6 +220,7 @@ def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package,
         np.testing.assert_array_equal(actual[name], weight)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("task", [INT8, FLOAT16], ids=["int8", "float16"])
 def test_packages_of_another_precision_have_no_training_network(model, setup, task):
     package = packaged(model, task, setup)
@@ -222,6 +228,7 @@ def test_packages_of_another_precision_have_no_training_network(model, setup, ta
     assert package.manifest.training is None
 
 
+@pytest.mark.slow
 def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_network():
     inputs = keras.Input((4, 4, 4, 2), name="image")
     x = layers.Conv3D(3, 2, activation="relu")(inputs)
@@ -236,12 +243,14 @@ def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_ne
     assert "cannot be trained on a device" in package.manifest.training_note
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_trained(model, setup):
     head = packaged(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
     assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
     assert len(head.files["train.tflite"]) < 100_000
 
 
+@pytest.mark.slow
 def test_class_weights_count_in_the_training_network(model, setup):
     weighted = replace(setup, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
     trainer = opened(
@@ -254,6 +263,7 @@ def test_class_weights_count_in_the_training_network(model, setup):
     assert trainer.evaluate(images(4), classes).loss == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_convolutions_over_one_dimension_are_trained_on_a_device():
     inputs = keras.Input((8, 2), name="image")
     x = layers.GlobalAveragePooling1D()(layers.Conv1D(4, 3, name="in_time")(inputs))
@@ -288,6 +298,7 @@ def boxed(model, count, seed, off):
     return Dataset({"image": x}, {"kind": kinds.argmax(axis=1), "box": boxes + np.float32(off)})
 
 
+@pytest.mark.slow
 def test_every_output_is_measured_on_the_test_data_and_the_whole_on_both():
     keras.utils.set_random_seed(0)
     model = detector()

@@ -103,6 +103,7 @@ def dense_connections():
     return model
 
 
+@pytest.mark.slow
 def test_int8_blocks_with_concatenations_are_the_network_within_one_step():
     examples = {"image": images(40, seed=1)}
     blocks = blocks_of(dense_connections(), 0.0)

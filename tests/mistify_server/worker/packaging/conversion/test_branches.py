@@ -93,6 +93,7 @@ def kernels(network):
     return Counter(contents.values())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
 def test_the_base_is_stored_once_and_every_branch_by_itself(converted_to, precision):
     actual = kernels(converted_to(precision))
@@ -191,6 +192,7 @@ def test_what_a_package_takes_is_what_all_its_branches_take(package, branches):
     assert package.manifest.achieved["memory_bytes"] == pytest.approx(stored + peak, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch):
     other = branch(1.0, 4)
     lying = replace(branches, networks=(*branches.networks[:2], other, branches.networks[3]))

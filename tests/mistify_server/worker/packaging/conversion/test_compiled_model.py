@@ -30,6 +30,7 @@ def converted_to(precision, model):
     return convert(model, QuantizationConfig.model_validate(precision), examples)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", QUANTIZATIONS, ids=str)
 @pytest.mark.parametrize("name", FEW)
 def test_a_network_runs_compiled(name, precision):
@@ -52,6 +53,7 @@ def branched(count, precision="none"):
 
 
 # Trees of conditions of every shape: with an odd number, a network is chosen beside another choice.
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_branches_run_compiled(count):
     signatures = assert_runs_compiled(branched(count))
@@ -59,6 +61,7 @@ def test_branches_run_compiled(count):
     assert signatures == ["serving_default", *each, *(f"{name}_batch_1" for name in each)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["float16", "dynamic", "int8"])
 def test_branches_run_compiled_at_other_precisions(precision):
     assert_runs_compiled(branched(3, precision))

@@ -63,6 +63,7 @@ def test_the_converted_model_is_not_changed(model):
     assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("precision", "near"), [("none", 1e-5), ("int8", 0.05)])
 def test_a_network_that_looks_at_smaller_images_takes_them_as_they_are(model, precision, near):
     smaller = narrow(at_resolution(analyse(model), 0.75), {})
@@ -124,6 +125,7 @@ def test_an_integer_network_may_take_and_give_floats(model):
     assert runner.inputs["image"].scale is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", STORED)
 def test_the_size_is_as_foretold(precision):
     wide = network(width=250)
@@ -139,6 +141,7 @@ RECURRENT = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kind", "precision"),
     [(kind, STORED[0]) for kind in RECURRENT]
@@ -168,6 +171,7 @@ def two_by_two():
     return randomised(keras.Model([tokens, image], outputs))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("quantization", ["none", {"precision": "int8", "inputs": "int8"}])
 def test_inputs_and_outputs_have_the_names_of_the_model(quantization):
     model = two_by_two()

@@ -49,6 +49,7 @@ def names(model, graph):
 
 
 # With shapes that are computed at run time: of what is flattened, of rows, of what is widened by a factor.
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["flattened", "squeeze_excite_reshape", "transposed", "one_dimensional"])
 def test_all_shapes_are_fixed_and_none_is_computed(name):
     model, (free, fixed) = graphs(convert(family(name)))
@@ -63,6 +64,7 @@ def test_both_graphs_have_the_same_weights():
     assert [tensor.buffer for tensor in free.tensors] == [tensor.buffer for tensor in fixed.tensors]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["flattened", "siamese"])
 def test_one_example_gives_the_same_by_both(name):
     model = family(name)
@@ -84,6 +86,7 @@ def test_without_a_signature_a_network_takes_any_batch():
     assert interpreter.get_tensor(scores["index"]).shape == (5, 3)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
 def test_the_second_graph_costs_less_than_sharing_saves(precision, monkeypatch):
     model, examples = network(width=40), {"image": images(20)}
@@ -125,6 +128,7 @@ def lying(converted):
     return packed(model)
 
 
+@pytest.mark.slow
 def test_a_package_that_computes_something_else_for_one_example_is_refused(monkeypatch):
     model = network()
     with monkeypatch.context() as patch:

@@ -40,6 +40,7 @@ def same(network, model):
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * max(1.0, np.abs(theirs).max()))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ALL)
 def test_other_weights_are_written_in_place(name):
     model = folded(name)
@@ -71,6 +72,7 @@ def test_what_scales_the_input_is_in_the_kernel():
     same(network, model)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", [lambda: rescaled("valid", 0.1), lambda: folded(SHARED_NORM)])
 def test_weights_that_are_merged_with_others_have_no_place(make):
     model = make()
@@ -80,6 +82,7 @@ def test_weights_that_are_merged_with_others_have_no_place(make):
     same(network, model)
 
 
+@pytest.mark.slow
 def test_all_weights_of_a_large_network_but_a_merged_one_have_places():
     """That takes marks of which no two are alike: where one is merged, others are looked for as they are."""
     inputs = keras.Input((400,), name="x")
@@ -103,6 +106,7 @@ def test_weights_that_are_alike_have_places_of_their_own():
     same(network, model)
 
 
+@pytest.mark.slow
 def test_a_network_is_as_small_as_without_places():
     model = folded("residual_identity")
     network, _ = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))

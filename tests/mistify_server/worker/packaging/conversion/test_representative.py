@@ -39,6 +39,7 @@ def sorted_examples():
     return Dataset({"image": x}, {"scores": np.repeat([0, 1, 2], len(x) // 3)})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("branched", [False, True], ids=["one network", "branches"])
 def test_an_integer_package_takes_its_scales_from_all_classes(branched):
     """The scale of the inputs is that of the bright images, which come last."""

@@ -64,6 +64,7 @@ def test_the_base_is_stored_once(saved, branches):
     assert stored == sum(model.count_params() for model in folded) - 3 * stem
 
 
+@pytest.mark.slow
 def test_who_does_not_ask_gets_none(branches):
     own = branches.networks[branches.default].model
     made = packaged(own, package_task(), training_setup(own), branches=branches)

@@ -69,6 +69,7 @@ def test_it_says_what_replaces_what(supernet, files):
     assert original == analyse(randomised(deep_resnet())).network().flops
 
 
+@pytest.mark.slow
 def test_it_says_which_blocks_the_package_serves(supernet):
     blocks = supernet_blocks(trained(supernet))
     own = [block.file for block in blocks[: supernet.space.blocks]]
@@ -83,6 +84,7 @@ def test_it_says_which_blocks_the_package_serves(supernet):
             BlockStore.model_validate(content)
 
 
+@pytest.mark.slow
 def test_variants_do_not_change_the_integers_of_the_network_itself(supernet, images):
     """Untrained, what is merged computes something else."""
     blocks, inputs = supernet_blocks(trained(supernet)), {"image": images}

@@ -13,6 +13,7 @@ from tests.mistify_server.worker.packaging.networks import images, network
 from tests.paths import DATA
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("training", [b"no network", (DATA / "tiny.tflite").read_bytes()])
 def test_what_litert_cannot_train_is_packaged_without_training_and_says_why(training, monkeypatch):
     monkeypatch.setattr(trainable, "convert_training", lambda made: training)

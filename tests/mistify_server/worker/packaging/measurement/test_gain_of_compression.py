@@ -67,6 +67,7 @@ def digits(digits_resnet):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, precision):
     model, training_setup, accuracy = digits
@@ -83,6 +84,7 @@ def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, pre
     assert manifest.achieved["gzip_bytes"] == len(gzip.compress(content, mtime=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_kernels_have_sixteen_values_in_the_file(digits, precision):
     model, training_setup, accuracy = digits
@@ -106,6 +108,7 @@ def test_what_is_compressed_zips_better(digits):
     assert zipped[2] < 0.3 * zipped[0]
 
 
+@pytest.mark.slow
 def test_where_every_channel_has_a_scale_of_its_own_the_values_are_reported():
     """Int8 gives each channel of a convolution a scale, and so values, of its own."""
     model = network(width=16)
@@ -123,6 +126,7 @@ def test_a_package_without_compression_says_nothing_of_it():
     assert not {"zero_share", "kernel_values", "gzip_bytes"} & manifest.achieved.keys()
 
 
+@pytest.mark.slow
 def test_what_the_precision_costs_is_reported_against_the_compressed_network():
     """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
     model = network()

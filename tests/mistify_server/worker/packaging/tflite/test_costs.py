@@ -34,6 +34,7 @@ def attention() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3)(layers.Flatten()(x)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", [network, transposed, sequences, attention])
 def test_multiply_adds_and_weights_are_those_of_the_layers(make: object) -> None:
     model = randomised(make())  # type: ignore[operator]

@@ -45,6 +45,7 @@ def counted(operations: list[Operation], *without: OperatorKind) -> Counter[Oper
     return Counter(operation for operation in operations if operation.kind not in without)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", [image_network, sequence_network])
 def test_layers_do_what_the_converted_network_does(make) -> None:
     keras.utils.set_random_seed(0)

@@ -85,6 +85,7 @@ def test_a_step_on_the_device_is_that_of_tensorflow():
         np.testing.assert_allclose(weights[weight.tensor], expected[weight.name], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_package_whose_loss_does_not_convert_is_not_trained_and_says_why():
     made = converted({"box": "odd"})
     assert (made.train, made.training) == (None, None)

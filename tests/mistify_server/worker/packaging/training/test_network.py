@@ -100,6 +100,7 @@ class Reference:
         return loss
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ALL)
 def test_gradients_and_steps_are_those_of_tensorflow(name):
     """The first step with momentum moves each weight by rate times its gradient."""
@@ -213,6 +214,7 @@ def test_only_a_part_is_trained(part, names):
     assert losses == pytest.approx([reference.step() for _ in range(20)], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_what_litert_lacks_is_reported():
     inputs = keras.Input((4, 5, 5, 2), name="volume")
     x = layers.GlobalAveragePooling3D()(layers.Conv3D(3, 2)(inputs))
