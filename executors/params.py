@@ -196,7 +196,7 @@ class AdaptiveNetParams(IterativePruningParams):
     variants: dict[
         Annotated[str, AfterValidator(_maker)], Annotated[tuple[float, ...], AfterValidator(_different)]
     ] = Field(default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}])
-    distil_steps: int = Field(default=1200, ge=0)
+    distil_steps: int = Field(default=600, ge=0)
     path_steps: int = Field(default=2400, ge=0)
     blocks: bool = False
     tune_steps: int = Field(default=0, ge=0)

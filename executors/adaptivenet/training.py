@@ -34,6 +34,9 @@ _PART: Final = "supernet"
 _DISTIL_RATE: Final = 5e-3
 _PATH_RATE: Final = 1e-3
 
+#: The share of a batch that features are learned on: an image or a text has many positions, each an example of them.
+_DISTIL_SHARE: Final = 1 / 4
+
 #: Training examples that tell the statistics of the variants' batch norms.
 _CALIBRATED: Final = 500
 
@@ -78,7 +81,9 @@ class SupernetTraining:
     def finished(self) -> bytes:
         """Train to the end, and return the supernet with what each of its variants loses."""
         distil, setup, seed = self._params.distil_steps, self._assignment.setup, self._assignment.seed
-        self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE)
+        batch = setup.params.batch_size
+        some = max(1, round(_DISTIL_SHARE * batch))
+        self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE, some)
         if self._done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
         source, space = built(self._assignment.source.graph), self._supernet.space
@@ -86,7 +91,8 @@ class SupernetTraining:
         with _frozen_norms(self._supernet.model):
             sampler = PathSampler(space, self._supernet.multiply_adds(), self._losses(scorer))
             lesson = PathLesson(self._supernet, sampler.draw, source, setup, seed)
-            self._train(lesson, distil, self._params.path_steps, self._params.learning_rate or _PATH_RATE)
+            rate = self._params.learning_rate or _PATH_RATE
+            self._train(lesson, distil, self._params.path_steps, rate, batch)
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:
@@ -94,7 +100,7 @@ class SupernetTraining:
         space = self._supernet.space
         return [scorer.lost(space.with_one(number)) for number in range(len(space.places))]
 
-    def _train(self, lesson: Lesson, first: int, steps: int, rate: float) -> None:
+    def _train(self, lesson: Lesson, first: int, steps: int, rate: float, batch_size: int) -> None:
         """Train with a lesson, from where it was left off.
 
         Args:
@@ -102,12 +108,14 @@ class SupernetTraining:
             first: The steps before its own.
             steps: Its own.
             rate: The highest learning rate.
+            batch_size: Examples of a step.
         """
         end, total = first + steps, self._params.distil_steps + self._params.path_steps
         if self._done >= end:
             return
         setup, schedule, part = self._assignment.setup, cosine(steps), -(-steps // _PARTS)
-        params = setup.params.model_copy(update={"optimizer": ADAM, "learning_rate": rate})
+        own = {"optimizer": ADAM, "learning_rate": rate, "batch_size": batch_size}
+        params = setup.params.model_copy(update=own)
         seed = self._assignment.seed + self._done  # other batches after an interruption
         trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, lesson=lesson)
         while self._done < end:
