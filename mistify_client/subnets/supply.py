@@ -19,10 +19,9 @@ from mistify_client.subnets.additive import best_sums
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.table import LatencyTable
 
-#: How often the best subnets are computed, each time with other latencies and losses.
+#: How often the best subnets are computed, each time with other latencies and losses, and how many of them
+#: count each time, between these multiples of the limit.
 _DRAWS: Final = 10
-
-#: How many of them count each time, all along the latencies below the limit, and as many near it.
 _BEST: Final = 8
 _NEAR: Final = (0.8, 1.2)
 
@@ -93,7 +92,7 @@ class BlockSupply:
 
 
 def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[BlockVariant]:
-    """Return the variants that the best subnets within a latency are likely to have.
+    """Return the variants that the best subnets of about a latency are likely to have.
 
     They are those of the best ones by what the server knows of them, if latencies were as multiply-adds and
     losses added up. That may be wrong: both are drawn at random around what is known, several times.
@@ -112,9 +111,8 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
     chosen = set[BlockVariant]()
     for _ in range(_DRAWS):
         front = best_sums(space, *_drawn(known, table, ms_per_flop, rng))
-        below = np.linspace(min(front.latencies_ms[0], budget_ms), budget_ms, _BEST)
         near = budget_ms * np.linspace(*_NEAR, _BEST)
-        places = np.searchsorted(front.latencies_ms, [*below, *near], side="right") - 1
+        places = np.searchsorted(front.latencies_ms, near, side="right") - 1
         chosen.update(*(front.subnet(place) for place in places.tolist() if place >= 0))
     return chosen
 

@@ -47,20 +47,25 @@ def blocks_in(directory):
     return {one.file for one in BlockStore.load(directory).variants if (directory / one.file).exists()}
 
 
-def best_within(case, budget_ms):
-    """The subnet that loses least within a latency, by brute force."""
-    within = [subnet for subnet in case.space if case.table.latency_ms(subnet) <= budget_ms]
-    return min(within, key=case.lost_by)
+def least_lost(case, budget_ms, files=None):
+    """What the best subnet within a latency loses, of those that are made of some blocks, by brute force."""
+    return min(
+        case.lost_by(subnet)
+        for subnet in case.space
+        if case.table.latency_ms(subnet) <= budget_ms
+        and (files is None or files.issuperset(one.file for one in subnet))
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
-def test_the_best_subnet_is_made_of_promising_blocks(seed, share):
+def test_some_of_the_blocks_make_about_the_best_subnet(seed, share):
     case = known(6, seed=seed)
-    chosen = promising(case.as_the_server_knows_it, case.table, share * case.original_ms)
-    files = {one.file for one in chosen}
-    assert files.issuperset(one.file for one in best_within(case, share * case.original_ms))
-    assert len(files) < 0.9 * len(case.space.variants)
+    budget_ms = share * case.original_ms
+    chosen = promising(case.as_the_server_knows_it, case.table, budget_ms)
+    files = {one.file for one in (*chosen, *case.space.original)}
+    assert least_lost(case, budget_ms, files) <= 1.1 * least_lost(case, budget_ms)
+    assert len(files) < 0.8 * len(case.space.variants)
 
 
 def test_what_costs_more_and_is_worse_is_not_promising():
