@@ -15,7 +15,8 @@ it is.
 
 Some of that is due to the table and the search, which the server does not have: so `evenly` is what the same
 search chooses within the same limit with as many images as the server's executor, 500, of all classes, which
-no device has. All is repeated with other devices for each seed; medians over the seeds count.
+no device has. `fetched` is what a device chooses that has no other blocks than those which `mistify adapt`
+fetches. All is repeated with other devices for each seed; medians over the seeds count.
 
 DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has a smaller network of few steps and one seed.
 """
@@ -41,6 +42,7 @@ from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import search
 from mistify_client.subnets.space import Subnet, SubnetSpace
+from mistify_client.subnets.supply import promising
 from mistify_client.subnets.table import LatencyTable, latency_table
 
 DEVICES: Final = 10
@@ -72,12 +74,14 @@ class Gain(NamedTuple):
     Attributes:
         own: Of what the device chose.
         evenly: Of what was chosen with images of all classes.
+        fetched: Of what the device chose of the blocks that it fetches.
         server: The accuracy of the server's choice, in percent.
         images: That are held out.
     """
 
     own: float
     evenly: float
+    fetched: float
     server: float
     images: int
 
@@ -97,10 +101,18 @@ class Chooser:
         self._table = table
         self.server = self._subnet(ported.choices[SHARE])
         self._budget_ms = table.latency_ms(self.server)
+        measured = {one.content.sha256: table.of(one) for one in self._space.original}
+        before = table.model_copy(update={"latencies_ms": measured})
+        fetched = {*self._space.original, *(self._space.served or ())}
+        fetched |= promising(self._space, before, self._budget_ms)
+        self._fetched = SubnetSpace(self._store.only({one.file for one in fetched}))
+        sizes = {one: one.content.size for one in self._space.variants}
+        self.share_fetched = sum(sizes[one] for one in fetched) / sum(sizes.values())
 
-    def chosen(self, data: Examples) -> Subnet:
-        """Return the subnet that a device chooses with its data."""
-        candidates = search(self._space, self._table, self._scorer(data), self._budget_ms)
+    def chosen(self, data: Examples, *, of_all: bool = True) -> Subnet:
+        """Return what a device chooses with its data, of all blocks or of those that it fetches."""
+        space = self._space if of_all else self._fetched
+        candidates = search(space, self._table, self._scorer(data), self._budget_ms)
         fitting = [one for one in candidates if one.latency_ms <= self._budget_ms]
         return self._subnet(best_entries(fitting)[-1].files)
 
@@ -127,7 +139,7 @@ def measure(options: Namespace) -> Figures:
         for seed in seeds_of(options):
             runs.append(_gains(chooser, data, seed))
             Console().print(_table(seed, runs[-1]))
-    figures = figures_of(runs)
+        figures = {**figures_of(runs), "share_of_bytes_fetched": chooser.share_fetched}
     return {name: figure for name, figure in figures.items() if not (options.quick and name in TARGETS)}
 
 
@@ -136,6 +148,7 @@ def figures_of(runs: Sequence[Sequence[Gain]]) -> dict[str, float]:
     return {
         "devices_better_of_ten": median(10 * mean(gain.own > 0 for gain in run) for run in runs),
         "points_gained": median(mean(gain.own for gain in run) for run in runs),
+        "points_lost_by_fetching_less": median(mean(gain.own - gain.fetched for gain in run) for run in runs),
         "points_gained_evenly": median(mean(gain.evenly for gain in run) for run in runs),
         "devices_better_than_evenly_of_ten": median(
             10 * mean(gain.own > gain.evenly for gain in run) for run in runs
@@ -179,18 +192,28 @@ def _gains(chooser: Chooser, data: Examples, seed: int) -> list[Gain]:
     gains = []
     for _ in range(DEVICES):
         searched, held_out = (others[rows] for rows in rows_of_a_device(classes[others], rng))
-        subnets = [chooser.server, chooser.chosen(data.subset(searched)), of_all]
-        server, own, even = chooser.accuracies(subnets, data.subset(held_out))
-        gains.append(Gain(own - server, even - server, server, len(held_out)))
+        own_data = data.subset(searched)
+        choices = [chooser.chosen(own_data), of_all, chooser.chosen(own_data, of_all=False)]
+        server, *reached = chooser.accuracies([chooser.server, *choices], data.subset(held_out))
+        own, even, fetched = (accuracy - server for accuracy in reached)
+        gains.append(Gain(own, even, fetched, server, len(held_out)))
     return gains
 
 
 def _table(seed: int, gains: Sequence[Gain]) -> Table:
     table = Table(title=f"seed {seed}: percent on the data held out", title_justify="left")
-    for column in ("device", "images", "server's choice", "own choice", "chosen with even data"):
+    for column in (
+        "device",
+        "images",
+        "server's choice",
+        "own choice",
+        "with even data",
+        "of fetched blocks",
+    ):
         table.add_column(column, justify="right")
     for number, gain in enumerate(gains):
-        accuracies = (gain.server, gain.server + gain.own, gain.server + gain.evenly)
+        gained = (0.0, gain.own, gain.evenly, gain.fetched)
+        accuracies = [gain.server + points for points in gained]
         table.add_row(str(number), str(gain.images), *(f"{accuracy:.1f}" for accuracy in accuracies))
     return table
 

@@ -1,6 +1,6 @@
 """The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 3)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -114,6 +114,12 @@ class BlockStore(Record):
     def kind_of(self, output: str) -> OutputKind:
         """Return the kind of an output's values."""
         return self.kinds.get(output, OutputKind.LOGITS)
+
+    def only(self, files: Collection[str]) -> "BlockStore":
+        """Return the store as if these of its files were all."""
+        variants = tuple(variant for variant in self.variants if variant.file in files)
+        served = self.served if all(file in files for file in self.served) else ()
+        return self.model_copy(update={"variants": variants, "served": served})
 
     def network_of(self, files: Sequence[str]) -> tuple[BlockVariant, ...]:
         """Return variants that make a network.

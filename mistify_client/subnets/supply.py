@@ -52,10 +52,7 @@ class BlockSupply:
     @property
     def store(self) -> BlockStore:
         """The store as if the blocks that are here were all."""
-        variants = tuple(variant for variant in self._whole.variants if self._is_here(variant))
-        here = {variant.file for variant in variants}
-        served = self._whole.served if here.issuperset(self._whole.served) else ()
-        return self._whole.model_copy(update={"variants": variants, "served": served})
+        return self._whole.only({one.file for one in self._whole.variants if self._is_here(one)})
 
     def fetch(self, variants: Iterable[BlockVariant]) -> None:
         """Fetch blocks that are not here yet; a fetch that is broken off goes on the next time.

@@ -40,13 +40,14 @@ def test_even_images_are_of_all_classes_and_no_device_has_them():
 
 def test_medians_over_the_seeds_of_means_over_the_devices_count():
     runs = [
-        [Gain(own=points, evenly=0.5, server=50.0, images=300) for points in own]
+        [Gain(own=points, evenly=0.5, fetched=points - 0.25, server=50.0, images=300) for points in own]
         for own in ((1.0, -1.0), (3.0, 0.0), (4.0, 4.0))
     ]
     figures = figures_of(runs)
     assert figures["devices_better_of_ten"] == pytest.approx(5.0)
     assert figures["points_gained"] == pytest.approx(1.5)
     assert figures["points_gained_evenly"] == pytest.approx(0.5)
+    assert figures["points_lost_by_fetching_less"] == pytest.approx(0.25)
     assert figures["devices_better_than_evenly_of_ten"] == pytest.approx(5.0)
     assert figures["least_gained"] == -1.0
 
