@@ -91,6 +91,19 @@ def install(
     return directory
 
 
+def copy_package(package: Path, directory: Path) -> None:
+    """Copy the files of a package that are there: blocks may be absent, of others `verify` tells.
+
+    Args:
+        package: its directory.
+        directory: which is to have the copies.
+    """
+    for name in (*Manifest.load(package).files, MANIFEST, ORIGIN):
+        if (package / name).exists():
+            shutil.copyfile(package / name, directory / name)
+            sync_path(directory / name)
+
+
 def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPool:
     """Make the subnets of a pool what a package runs, the best one within the budget at first.
 
@@ -248,10 +261,7 @@ def _copied(new: Path, versions: Path, prefix: str) -> Path:
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=versions))
     try:
         directory.chmod(0o755)  # other users run the package as well
-        for name in (*Manifest.load(new).files, MANIFEST, ORIGIN):
-            if (new / name).exists():  # blocks may be absent; of others, verification tells
-                shutil.copyfile(new / name, directory / name)
-                sync_path(directory / name)
+        copy_package(new, directory)
         sync_path(directory)
         sync_path(versions)
         verify(directory)

@@ -1,6 +1,5 @@
 """The new version of a package with tuned weights, which running models switch to."""
 
-import shutil
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +8,7 @@ from mistify.config.metric import Metric
 from mistify.package.manifest import Manifest
 from mistify.package.records import describe_file
 from mistify_client.runtime.interpreter import NETWORK
-from mistify_client.runtime.versions import check_current, install
+from mistify_client.runtime.versions import check_current, copy_package, install
 from mistify_client.tuning.trainer import Weights, write_weights
 from mistify_client.tuning.training_loop import Score
 
@@ -33,11 +32,9 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
     check_current(package, tuned)  # otherwise the tuned version may have been removed
     with tempfile.TemporaryDirectory(prefix="mistify-") as directory:
         new = Path(directory)
+        copy_package(tuned, new)
         write_weights(tuned, weights, new / NETWORK)
-        manifest = Manifest.load(tuned)
-        for name in manifest.files.keys() - {NETWORK}:
-            shutil.copyfile(tuned / name, new / name)
-        _describe(manifest, new, score, examples).save(new)
+        _describe(Manifest.load(tuned), new, score, examples).save(new)
         return install(package, new, expected=tuned)
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 
 import mistify_client
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import describe_file
 from mistify.package.verification import verify
+from mistify_client.origin import Origin
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
+from tests import elastic_stores
 from tests.paths import DATA
 
 
@@ -32,3 +34,19 @@ def test_a_tuned_version_keeps_other_files_and_what_apps_are_told(tmp_path: Path
     assert model.labels == labels["scores"]
     zeros = np.zeros((1, *model.inputs[0].shape[1:]), np.float32)
     assert np.ptp(model(zeros)) == 0
+
+
+def test_a_package_without_its_blocks_is_tuned_too(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    shutil.copytree(DATA / "trainable", package)
+    store = elastic_stores.write(package)
+    files = {path.name: describe_file(path) for path in package.iterdir() if path.name != MANIFEST}
+    Manifest.load(package).model_copy(update={"files": files}).save(package)
+    for variant in store.variants:
+        (package / variant.file).unlink()
+    origin = Origin(server="localhost:1", job="job-1", goal="half")
+    origin.save(package)
+    weights = {name: 0 * array for name, array in load_trainer(package).weights().items()}
+    version = install_tuned(package, package, weights, Score(0.5, 0.25), 8)
+    assert verify(version).tuned_from
+    assert Origin.load(version) == origin
