@@ -34,7 +34,8 @@ _PART: Final = "supernet"
 _DISTIL_RATE: Final = 5e-3
 _PATH_RATE: Final = 1e-3
 
-#: The share of a batch that features are learned on: an image or a text has many positions, each an example of them.
+#: The share of a batch that features are learned on: each of the many positions of an image or a text is an
+#: example of them.
 _DISTIL_SHARE: Final = 1 / 4
 
 #: Training examples that tell the statistics of the variants' batch norms.
