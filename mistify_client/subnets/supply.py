@@ -21,14 +21,14 @@ from mistify_client.subnets.table import LatencyTable
 
 #: How often the best subnets are computed, each time with other latencies and losses, and how many of them
 #: count each time, between these multiples of the limit.
-_DRAWS: Final = 10
+_DRAWS: Final = 20
 _BEST: Final = 8
 _NEAR: Final = (0.8, 1.2)
 
 #: How far latencies are taken to be off that are expected from multiply-adds, and losses on other data: the
-#: standard deviations of their natural logarithms.
-_LATENCY_DOUBT: Final = 0.2
-_LOSS_DOUBT: Final = 0.4
+#: standard deviations of their natural logarithms. What suits uneven data may lose much on even ones.
+_LATENCY_DOUBT: Final = 0.3
+_LOSS_DOUBT: Final = 1.5
 
 
 class BlockSupply:

