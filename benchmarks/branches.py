@@ -45,7 +45,7 @@ def measure(options: Namespace) -> Figures:
     for seed in seeds_of(options):
         runs.append(_ported(data, {"seed": seed, **(_QUICK_SETTINGS if options.quick else {})}))
         print(f"seed {seed}:", runs[-1], file=sys.stderr, flush=True)
-    Console().print(_table(runs))
+    Console().print(_table(seeds_of(options), runs))
     figures = figures_of(runs)
     return {name: of for name, of in figures.items() if not options.quick or name == "package_bytes"}
 
@@ -76,11 +76,11 @@ def _ported(data: Path, settings: Mapping[str, object]) -> dict[str, float]:
         }
 
 
-def _table(runs: Sequence[Mapping[str, float]]) -> Table:
+def _table(seeds: Sequence[int], runs: Sequence[Mapping[str, float]]) -> Table:
     table = Table(title="ResNet-8 at half of its multiply-adds, with three branches", title_justify="left")
     for column in ("seed", *runs[0]):
         table.add_column(column.replace("_", " "), justify="right")
-    for seed, of in enumerate(runs):
+    for seed, of in zip(seeds, runs, strict=True):
         table.add_row(
             str(seed), *(f"{value:,.4g}" if value <= 100 else f"{value:,.0f}" for value in of.values())
         )

@@ -169,7 +169,7 @@ def _table(title: str, descents: Mapping[str, Sequence[Descent]]) -> Table:
         table.add_row(
             algorithm, *(f"{figure:.1f}" for figure in accuracies), f"{steps:,.0f}", f"{seconds:.0f}"
         )
-    chosen = [f"{AUTO}, seed {seed}: {', '.join(run.algorithms)}" for seed, run in enumerate(descents[AUTO])]
+    chosen = [f"{AUTO}: {', '.join(run.algorithms)}" for run in descents[AUTO]]
     table.caption = "\n".join(chosen)
     return table
 

@@ -59,7 +59,7 @@ def measure(options: Namespace) -> Figures:
             runs.append((_network(porting, 1.0), _network(porting, SHARE)))
             differences.append(abs(porting.widened_accuracy(_EXPANSION) - porting.accuracy))
         print(f"seed {seed}:", *runs[-1], file=sys.stderr, flush=True)
-    Console().print(_table(runs))
+    Console().print(_table(seeds_of(options), runs))
     figures = figures_of(runs) | {"expansion_difference": max(differences)}
     return {name: of for name, of in figures.items() if not options.quick or not name.startswith("points")}
 
@@ -90,11 +90,11 @@ def _network(porting: Porting, share: float) -> Network:
     return Network(checkpoint.costs[FLOPS] / whole, 100 * checkpoint.accuracy, accuracy)
 
 
-def _table(runs: Sequence[tuple[Network, Network]]) -> Table:
+def _table(seeds: Sequence[int], runs: Sequence[tuple[Network, Network]]) -> Table:
     table = Table(title=f"ResNet-8 at {SHARE:g} times its multiply-adds", title_justify="left")
     for column in ("seed", "multiply-adds", "validation", "test", "of the source", "test", "gained"):
         table.add_column(column, justify="right")
-    for seed, (source, served) in enumerate(runs):
+    for seed, (source, served) in zip(seeds, runs, strict=True):
         table.add_row(
             str(seed),
             f"{served.share:.2f}",

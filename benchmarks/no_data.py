@@ -65,7 +65,7 @@ def measure(options: Namespace) -> Figures:
     for seed in seeds_of(options):
         with TemporaryDirectory() as directory:
             runs.append(_ported(data, Path(directory), seed))
-    Console().print(_table(runs))
+    Console().print(_table(seeds_of(options), runs))
     spent = [_generation_seconds(data) for _ in range(1 if options.quick else _REPETITIONS)]
     return figures_of(runs) | {"generation_seconds": median(spent)}
 
@@ -133,11 +133,11 @@ def _generation_seconds(data: Path) -> float:
     return process_time() - start
 
 
-def _table(runs: Sequence[Ported]) -> Table:
+def _table(seeds: Sequence[int], runs: Sequence[Ported]) -> Table:
     table = Table(title="balanced disagreement with the source, in percent", title_justify="left")
     for column in ("seed", "generated inputs", "unlabelled photos"):
         table.add_column(column, justify="right")
-    for seed, ported in enumerate(runs):
+    for seed, ported in zip(seeds, runs, strict=True):
         table.add_row(str(seed), *(f"{figure:.1f}" for figure in ported))
     return table
 

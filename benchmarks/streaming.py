@@ -99,7 +99,7 @@ def measure(options: Namespace) -> Figures:
                 _compare(client, _tuned(data, directory, seed, options.quick), seed, options.quick)
                 for seed in seeds
             ]
-    Console().print(_table(comparisons))
+    Console().print(_table(seeds, comparisons))
     ratio = median(comparison.counted.seconds / comparison.streamed.seconds for comparison in comparisons)
     figures = {
         "times_faster_of_adaptation_alone": median(
@@ -187,12 +187,12 @@ def _name(share: float) -> str:
     return f"flop-{100 * share:g}"
 
 
-def _table(comparisons: list[Comparison]) -> Table:
+def _table(seeds: Sequence[int], comparisons: list[Comparison]) -> Table:
     title = f"{ADDED}x multiply-adds; seconds from the call on, and of its own adaptation and packaging"
     table = Table(title=title, title_justify="left")
     for column in ("seed", "side", "steps", "accuracy", "seconds", "own", "counts"):
         table.add_column(column, justify="left" if column in ("side", "counts") else "right")
-    for seed, comparison in enumerate(comparisons):
+    for seed, comparison in zip(seeds, comparisons, strict=True):
         for side, ported, counts in _rows(comparison):
             figures = (f"{100 * ported.accuracy:.1f}", f"{ported.seconds:.1f}", f"{ported.own_seconds:.1f}")
             table.add_row(str(seed), side, f"{ported.steps:,}", *figures, counts)
