@@ -23,7 +23,6 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 #: The goals of the server, as shares of the multiply-adds.
 SHARES: Final = (0.8, 0.65, 0.5)
 
-
 _PACKAGE: Final = "package"
 _CHOICES: Final = "choices.json"
 

@@ -30,16 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the end-to-end tests first, which would keep one process busy at the end; mark what is slow.
 
-    Of a test that is `sampled`, all but the first of its parameters are.
+    Of a test that is `sampled`, all parameters are slow but the first one that is not so anyway.
     """
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
-    sampled = set[str]()
+    kept = set[str]()
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        if name in sampled:
-            item.add_marker(pytest.mark.slow)
-        elif item.get_closest_marker("sampled"):
-            sampled.add(name)
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            if name in kept:
+                item.add_marker(pytest.mark.slow)
+            kept.add(name)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BLOCKS, BlockStore, Expectation
+from mistify.package.blocks import BLOCKS, BlockEstimate, BlockStore
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store
 
 layers = keras.layers
@@ -84,7 +84,7 @@ def blocks() -> tuple[Block, ...]:
     ]
     original = [*body, head(features, classes[:1000])]
     return tuple(
-        replace(block, expected=Expectation(flops=multiply_adds(block), loss=lost(block, original)))
+        replace(block, estimate=BlockEstimate(flops=multiply_adds(block), loss=lost(block, original)))
         for block in (*original, *shrunk, *merged)
     )
 

@@ -82,9 +82,9 @@ class SupernetTraining:
     def finished(self) -> bytes:
         """Train to the end, and return the supernet with what each of its variants loses."""
         distil, setup, seed = self._params.distil_steps, self._assignment.setup, self._assignment.seed
-        batch = setup.params.batch_size
-        some = max(1, round(_DISTIL_SHARE * batch))
-        self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE, some)
+        batch_size = setup.params.batch_size
+        part_of_batch = max(1, round(_DISTIL_SHARE * batch_size))
+        self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE, part_of_batch)
         if self._done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
         source, space = built(self._assignment.source.graph), self._supernet.space
@@ -93,7 +93,7 @@ class SupernetTraining:
             sampler = PathSampler(space, self._supernet.multiply_adds(), self._losses(scorer))
             lesson = PathLesson(self._supernet, sampler.draw, source, setup, seed)
             rate = self._params.learning_rate or _PATH_RATE
-            self._train(lesson, distil, self._params.path_steps, rate, batch)
+            self._train(lesson, distil, self._params.path_steps, rate, batch_size)
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:

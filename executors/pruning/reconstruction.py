@@ -20,8 +20,8 @@ Mask = npt.NDArray[np.bool_]
 _EXAMPLES: Final = 1_000
 _BATCH: Final = 250
 
-#: Positions whose mean is near enough to that of all.
-_NEAR: Final = 1_000
+#: Positions whose mean is near enough to that of all to be the centre of their sums.
+_CENTRED: Final = 1_000
 
 #: Share of the mean variance that is added to every channel's, so that near copies share their weights.
 _RIDGE: Final = 1e-3
@@ -77,17 +77,17 @@ class Moments:
 
 
 class _Sums(NamedTuple):
-    """Sums over the positions of a tensor, of what is left when something has been subtracted.
+    """Sums over the positions of a tensor, of their distances from a centre.
 
     Attributes:
-        about: What has been subtracted [channels].
-        rest: The sum of what is left [channels].
-        product: The sum of its outer products [channels, channels].
+        centre: About the mean [channels].
+        total: The sum of the distances [channels].
+        product: The sum of their outer products [channels, channels].
         count: The positions.
     """
 
-    about: tf.Tensor
-    rest: tf.Tensor
+    centre: tf.Tensor
+    total: tf.Tensor
     product: tf.Tensor
     count: tf.Tensor
 
@@ -151,27 +151,27 @@ class Compensation:
     def _products(self, inputs: Tensors) -> list[_Sums]:
         """Return the sums of each tensor.
 
-        A channel that hardly varies is a small difference of large numbers: the sums are of distances from
-        about the means, in which float32 loses nothing.
+        Sums of squares about zero would lose the variance of a channel that hardly varies: it is a small
+        difference of large numbers, of which float32 keeps seven digits.
         """
         # As in training: batch norms by the batch, whose statistics are true of the network as it is.
         outputs = quick_call(self._watched, inputs, training=True)
         sums = []
         for output in outputs.values():
             rows = tf.reshape(output, [-1, output.shape[-1]])
-            about = tf.reduce_mean(rows[:_NEAR], 0)
-            rows -= about
+            centre = tf.reduce_mean(rows[:_CENTRED], 0)
+            rows -= centre
             product = tf.matmul(rows, rows, transpose_a=True)
-            sums.append(_Sums(about, tf.reduce_sum(rows, 0), product, tf.shape(rows)[0]))
+            sums.append(_Sums(centre, tf.reduce_sum(rows, 0), product, tf.shape(rows)[0]))
         return sums
 
 
 def _exact(sums: _Sums) -> tuple[Array, Array, int]:
     """Return the sum of a tensor's positions, that of their outer products, and their number."""
-    about, rest, product = (np.asarray(part, np.float64) for part in sums[:3])
+    centre, total, product = (np.asarray(part, np.float64) for part in sums[:3])
     count = int(sums.count)
-    crossed = np.outer(about, rest)
-    return rest + count * about, product + crossed + crossed.T + count * np.outer(about, about), count
+    crossed = np.outer(centre, total)
+    return total + count * centre, product + crossed + crossed.T + count * np.outer(centre, centre), count
 
 
 def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:

@@ -25,12 +25,13 @@ BLOCKS: Final = "blocks.json"
 Count = Annotated[int, Field(ge=1)]
 
 
-class Expectation(Record):
-    """What the server knows of a block, for devices that have yet to fetch it.
+class BlockEstimate(Record):
+    """The cost and the loss of a block on the server, by which devices choose the blocks that they fetch.
 
     Attributes:
         flops: Its multiply-adds.
-        loss: What the loss grows by where it replaces blocks of the original network, and nothing else does.
+        loss: By how much the loss on the validation data grows where this block alone is put in place of what
+            it replaces.
     """
 
     flops: Annotated[int, Field(ge=0)]
@@ -45,14 +46,14 @@ class BlockVariant(Record):
         content: The size and digest of the file.
         start: The position of its input; 0 is that of the network's inputs.
         span: How many positions behind that its output is.
-        expected: What the server knows of it; None where it knows nothing.
+        estimate: Of what it costs and loses; None where the server has none.
     """
 
     file: FileName
     content: PackagedFile
     start: Annotated[int, Field(ge=0)]
     span: Count
-    expected: Expectation | None = None
+    estimate: BlockEstimate | None = None
 
     @property
     def end(self) -> int:

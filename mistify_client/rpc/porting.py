@@ -216,14 +216,15 @@ class PortingClient(ServiceClient):
                 match its digest, twice in a row.
         """
         goal = self.goal_with_package(job_id, goal_id)
-        files = [file for file in goal.files if only is None or file.name in only]
-        download_package(files, directory, self._reader(job_id, goal_id))
+        self._download(job_id, goal, directory, only)
         return goal
 
     def fetch_without_blocks(
         self, job_id: str, goal_id: str, directory: Path, token_file: Path | None = None
     ) -> Goal:
         """Download the package of a goal but for its blocks, and note where they can be fetched.
+
+        Blocks that are there already stay; those that are damaged are downloaded anew.
 
         Args:
             job_id: the id of the job.
@@ -237,12 +238,14 @@ class PortingClient(ServiceClient):
         goal = self.goal_with_package(job_id, goal_id)
         names = {file.name for file in goal.files}
         if BLOCKS in names:
-            self.fetch(job_id, goal_id, directory, only=[BLOCKS])
-            names -= {variant.file for variant in BlockStore.load(directory).variants}
+            self._download(job_id, goal, directory, [BLOCKS])
+            blocks = {variant.file for variant in BlockStore.load(directory).variants}
+            names -= {block for block in blocks if not (directory / block).exists()}
             token_file = token_file.absolute() if token_file else None
             server = self._connection.address
             Origin(server=server, job=job_id, goal=goal_id, token_file=token_file).save(directory)
-        return self.fetch(job_id, goal_id, directory, only=names)
+        self._download(job_id, goal, directory, names)
+        return goal
 
     def report_page(self, job_id: str) -> bytes:
         """Return a job as it stands as a page of HTML, in UTF-8, that needs nothing from elsewhere.
@@ -255,6 +258,13 @@ class PortingClient(ServiceClient):
         return retried(
             lambda: b"".join(chunk.data for chunk in stream(self._stub.FetchReport, request)), self._backoff
         )
+
+    def _download(
+        self, job_id: str, goal: Goal, directory: Path, only: Collection[str] | None = None
+    ) -> None:
+        """Download files of a package, as `fetch` does."""
+        files = [file for file in goal.files if only is None or file.name in only]
+        download_package(files, directory, self._reader(job_id, goal.id))
 
     def _part(self, job_id: str, selection: GoalSelection) -> pb.Job:
         goals = porting.selection_to_proto(selection)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def adapt(
     and models that run take it over. The package itself never changes, but for blocks that are fetched.
 
     Of a package that was fetched without its blocks, those of the original network are fetched, and those
-    that may be of use within the latency. Where they cannot be, the subnets are tried that are here.
+    that may be of use within the latency. Where the latter cannot be, the subnets are tried that are here.
 
     Args:
         package: The directory of the package that was shipped, or of a block store.
@@ -89,8 +89,8 @@ def adapt(
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
             INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, was tuned,
-            or got another version meanwhile; CORRUPT_PACKAGE, a block cannot be used; UNAVAILABLE and other
-            errors of `PortingClient.fetch`, the original network cannot be fetched.
+            or got another version meanwhile; CORRUPT_PACKAGE, a block cannot be used; as
+            `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
         OSError: Something cannot be written.
     """
     directory, tables = current(package), state_directory(package) / TABLES
@@ -101,51 +101,66 @@ def adapt(
     with held_alone(tables, "the package is being adapted already"):
         threads = threads or _threads(directory)
         measure = partial(latency_table, directory, state=tables, threads=threads, seconds=seconds, tell=tell)
-        supply = BlockSupply(directory, store, token_file, tell)
-        space, table, budget_ms = _supplied(supply, SubnetSpace(store), latency, measure)
+        supplied = _supplied(BlockSupply(directory, store, token_file, tell), store, latency, measure)
+        space = supplied.space
         tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
-        evaluation = GroupEvaluation(directory, space.store, table, examples.inputs)
+        evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
         scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
-        candidates = search(space, table, scorer, budget_ms, strategy)
-        candidates += _found_before(package, space.store, table, scorer, candidates)
+        candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
+        candidates += _found_before(package, space.store, supplied.table, scorer, candidates)
         pool = SubnetPool(
             store=store_digest(directory),
-            budget_ms=budget_ms,
+            budget_ms=supplied.budget_ms,
             original_ms=candidates[0].latency_ms,
             metric=scorer.metric,
             examples=len(examples),
             data=str(data.resolve()),
             strategy=strategy,
-            execution=table.execution,
-            threads=table.threads,
+            execution=supplied.table.execution,
+            threads=threads,
             entries=best_entries(candidates, scorer.figure),
         )
         pool = install_pool(package, pool, expected=directory)
-    chosen = [entry for entry in pool.entries if entry.latency_ms <= budget_ms][-1]
+    chosen = [entry for entry in pool.entries if entry.latency_ms <= pool.budget_ms][-1]
     return Adaptation(
         chosen, candidates[0].entry(scorer.figure), pool, len(candidates), evaluation.runs, evaluation.saved
     )
 
 
-def _supplied(
-    supply: BlockSupply, whole: SubnetSpace, latency: Quantity, measure: Callable[[BlockStore], LatencyTable]
-) -> tuple[SubnetSpace, LatencyTable, float]:
-    """Fetch the blocks that are needed and those that may be of use.
+class _Supplied(NamedTuple):
+    """The subnets of the blocks that are here, their latencies, and the latency that they are to keep."""
 
-    Returns:
-        The subnets of the blocks that are here, their latencies, and the milliseconds of the limit.
+    space: SubnetSpace
+    table: LatencyTable
+    budget_ms: float
+
+
+def _supplied(
+    supply: BlockSupply, store: BlockStore, latency: Quantity, measure: Callable[[BlockStore], LatencyTable]
+) -> _Supplied:
+    """Fetch the blocks that are needed and those that may be of use, and measure them.
+
+    Args:
+        supply: Of the blocks.
+        store: With all of them, fetched or not.
+        latency: As of `adapt`.
+        measure: Returns the latencies of the blocks of a store.
+
+    Raises:
+        MistifyError: As `adapt`.
     """
+    whole = SubnetSpace(store)
     supply.fetch((*whole.original, *(whole.served or ())))
     table = measure(supply.store)
     budget_ms = latency.resolve(table.latency_ms(whole.original))
     supply.fetch_if_possible(promising(whole, table, budget_ms))
     table = measure(supply.store)
     if table.latency_ms(fastest(SubnetSpace(supply.store), table)) > budget_ms:
-        supply.fetch_if_possible(whole.variants)
+        supply.fetch(whole.variants)
         table = measure(supply.store)
     space = SubnetSpace(supply.store)
     _check_reachable(space, table, latency, budget_ms)
-    return space, table, budget_ms
+    return _Supplied(space, table, budget_ms)
 
 
 def _examples(data: Path, store: BlockStore) -> Examples:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from mistify.errors import MistifyError, Problem
-from mistify.package.blocks import BlockStore, BlockVariant, Expectation
+from mistify.package.blocks import BlockEstimate, BlockStore, BlockVariant
 from mistify.package.records import corrupt_package
 from mistify.parsing.quantities import format_bytes
 from mistify.tokens import read_token
@@ -99,7 +99,7 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
         table: Has the latencies of the original blocks.
         budget_ms: The latency.
     """
-    known = {variant: variant.expected for variant in space.variants if variant.expected is not None}
+    known = {variant: variant.estimate for variant in space.variants if variant.estimate is not None}
     if len(known) < len(space.variants):
         return set(space.variants)
     original_flops = sum(known[variant].flops for variant in space.original)
@@ -115,17 +115,17 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
 
 
 def _drawn(
-    known: dict[BlockVariant, Expectation],
+    known: dict[BlockVariant, BlockEstimate],
     table: LatencyTable,
     ms_per_flop: float,
     rng: np.random.Generator,
 ) -> tuple[LatencyTable, dict[BlockVariant, float]]:
     """Return latencies and losses as they might be."""
     latencies_ms, losses = {}, {}
-    for variant, expected in known.items():
+    for variant, estimate in known.items():
         latency_doubt, loss_doubt = np.exp(rng.standard_normal(2) * (_LATENCY_DOUBT, _LOSS_DOUBT))
         measured = table.has(variant)
-        ms = table.of(variant) if measured else ms_per_flop * max(1, expected.flops) * latency_doubt
+        ms = table.of(variant) if measured else ms_per_flop * max(1, estimate.flops) * latency_doubt
         latencies_ms[variant.content.sha256] = ms
-        losses[variant] = expected.loss * loss_doubt
+        losses[variant] = estimate.loss * loss_doubt
     return table.model_copy(update={"latencies_ms": latencies_ms}), losses

@@ -120,7 +120,6 @@ def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once,
     assert_equal(trained.get_weights(), once.source_weights)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shares", [{PARAMS: 0.4}, {latency_axis("board"): 0.6, PARAMS: 0.7}])
 def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(
@@ -142,7 +141,6 @@ def test_measuring_changes_nothing(once):
     assert_equal(network.get_weights(), once.weights)
 
 
-@pytest.mark.sampled
 def test_the_same_assignment_gives_the_same_network(once, again):
     assert_equal(again.weights, once.weights)
     another_seed = adapted(once.algorithm, replace(once.inputs, seed=4)).network().get_weights()
@@ -152,7 +150,6 @@ def test_the_same_assignment_gives_the_same_network(once, again):
     )
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
     """With all that it has compiled, from where it stands; what it has delivered is left alone."""
@@ -177,7 +174,6 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
         assert_equal(delivered.get_weights(), before)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training_setup):
     """Taken up with all of its parts, a preparation is the same, and nothing is done again."""
@@ -202,7 +198,6 @@ def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training
     assert reported == []
 
 
-@pytest.mark.sampled
 def test_with_another_network_it_starts_anew(again):
     """Even if it is a copy of the one that it gave last."""
     again.executor.init(replace(again.inputs, model=keras.models.clone_model(again.network)))
@@ -210,7 +205,6 @@ def test_with_another_network_it_starts_anew(again):
     assert_equal(sent(again.executor, again.inputs).network().get_weights(), again.weights)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
     with pytest.raises(StuckError, match="flops"):
@@ -224,7 +218,6 @@ def least_under(rules, model):
     return costs_of(least.network(least.least_widths), [BOARD])
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("axis", [FLOPS, latency_axis("board")])
 def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):

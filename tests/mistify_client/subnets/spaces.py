@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mistify.package.blocks import BlockStore, BlockVariant, Expectation
+from mistify.package.blocks import BlockEstimate, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify_client.assembly.executions import Execution
@@ -49,7 +49,7 @@ class Known(NamedTuple):
         """The same space, in whose store multiply-adds are as latencies and losses are right."""
         variants = [
             one.model_copy(
-                update={"expected": Expectation(flops=round(1e6 * self.table.of(one)), loss=self.lost[one])}
+                update={"estimate": BlockEstimate(flops=round(1e6 * self.table.of(one)), loss=self.lost[one])}
             )
             for one in self.space.store.variants
         ]

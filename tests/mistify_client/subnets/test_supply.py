@@ -126,6 +126,31 @@ def test_without_a_server_nothing_begins_that_needs_the_original_network(service
     assert load(device)(elastic_stores.digits()[0][:5]).shape == (5, 10)
 
 
+def test_without_a_server_a_latency_that_other_blocks_may_keep_is_not_called_impossible(
+    service, device, data
+):
+    """Nothing but the original network is here: what it lacks is the server, and not a faster subnet."""
+    result = adapted(device, data, "1x")
+    for file in blocks_in(device) - set(result.original.files):
+        (device / file).unlink()
+    service.stop()
+    pool = (state_directory(device) / "pool.json").read_bytes()
+    with pytest.raises(MistifyError) as caught:
+        adapted(device, data, "0.8x")
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert (state_directory(device) / "pool.json").read_bytes() == pool
+
+
+def test_a_damaged_block_of_a_download_is_repaired(service, device, data):
+    result = adapted(device, data, "0.8x")
+    here, file = blocks_in(device), result.original.files[0]
+    content = (device / file).read_bytes()
+    (device / file).write_bytes(b"damaged")
+    load(server=service.address, job="job-1", goal="half", cache=device.parent.parent)
+    assert (device / file).read_bytes() == content
+    assert blocks_in(device) == here
+
+
 def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package, data):
     """What the server knows may be wrong for this device: here, that only the original blocks are fast."""
     store = BlockStore.load(device)
@@ -133,7 +158,7 @@ def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package,
         update={
             "variants": tuple(
                 one.model_copy(
-                    update={"expected": one.expected.model_copy(update={"flops": 10**9})}
+                    update={"estimate": one.estimate.model_copy(update={"flops": 10**9})}
                     if "-" in one.file.removeprefix("block-")
                     else {}
                 )

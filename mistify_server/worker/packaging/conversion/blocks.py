@@ -16,7 +16,7 @@ from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant, Expectation
+from mistify.package.blocks import BLOCKS, BlockEstimate, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputKind
@@ -48,14 +48,14 @@ class Block:
         start: The position of its input; 0 is that of the whole network's inputs.
         span: How many positions behind that its output is.
         model: The network. Its inputs and outputs have the names of the tensors there.
-        expected: What is known of it; None where nothing is.
+        estimate: Of what it costs and loses; None where there is none.
     """
 
     name: str
     start: int
     span: int
     model: keras.Model
-    expected: Expectation | None = None
+    estimate: BlockEstimate | None = None
 
     @property
     def end(self) -> int:
@@ -89,8 +89,8 @@ def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
     for number, place in enumerate(supernet.space.places):
         graph = analyse(fold_batch_norm(built(supernet.graph_of(number)))).graph
         names.setdefault(place.end, graph.nodes[-1].name)
-        expected = Expectation(flops=flops[number], loss=trained.losses[number])
-        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names), expected))
+        estimate = BlockEstimate(flops=flops[number], loss=trained.losses[number])
+        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names), estimate))
     return blocks
 
 
@@ -188,7 +188,7 @@ def _manifest(
                 content=PackagedFile.of(files[block.file]),
                 start=block.start,
                 span=block.span,
-                expected=block.expected,
+                estimate=block.estimate,
             )
             for block in blocks
         ),

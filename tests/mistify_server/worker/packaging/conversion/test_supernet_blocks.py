@@ -64,8 +64,8 @@ def test_it_says_what_replaces_what(supernet, files):
     ] * supernet.space.blocks
     assert files.keys() == {BLOCKS, *places}
     assert store.kinds == {"digit": OutputKind.SOFTMAX}
-    assert [variant.expected.loss for variant in store.variants] == list(range(len(places)))
-    original = sum(variant.expected.flops for variant in store.variants[: supernet.space.blocks])
+    assert [variant.estimate.loss for variant in store.variants] == list(range(len(places)))
+    original = sum(variant.estimate.flops for variant in store.variants[: supernet.space.blocks])
     assert original == analyse(randomised(deep_resnet())).network().flops
 
 
