@@ -266,7 +266,6 @@ def test_models(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
     assert error.code is ErrorCode.INVALID_MODEL
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("part", ["train", "test"])
 @pytest.mark.parametrize("name", DATA)
 def test_data(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) -> None:

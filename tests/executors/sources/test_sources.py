@@ -100,7 +100,6 @@ def nested(tf_keras):
     return tf_keras.Model(inputs, old.Dense(4, "softmax")(old.Flatten()(old.SpatialDropout2D(0.1)(x))))
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("make", [functional, sequential, separable, transposed, nested])
 @pytest.mark.parametrize("name", ["old.h5", "old.keras", "old"])
 def test_a_model_of_keras_2_is_translated(tmp_path, tf_keras, make, name):

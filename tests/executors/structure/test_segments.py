@@ -56,7 +56,6 @@ def test_segments_of_every_family_in_turn_are_the_network(name, largest):
     check(randomised(build(unmasked)), largest)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     [name if name in _SMALL else pytest.param(name, marks=pytest.mark.slow) for name in architectures()],

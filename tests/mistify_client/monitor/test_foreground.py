@@ -102,7 +102,6 @@ def test_a_ramp_takes_each_branch_once(device):
         assert outcome.decision.fits
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("noise", [0.05, 0.2, 0.5])
 @pytest.mark.parametrize("load", [0.8, 2.0])
 def test_noise_at_the_limit_never_makes_it_swing(device, load, noise):

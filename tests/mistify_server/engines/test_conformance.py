@@ -276,7 +276,6 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
     assert len(site.tasks("adapt")) == ATTEMPTS
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("program", "message"),
     [

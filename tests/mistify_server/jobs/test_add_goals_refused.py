@@ -24,7 +24,6 @@ class Refused(NamedTuple):
 NANO = {"name": "jetson-nano", "compute_power": 1.0, "memory_bandwidth": 1.0}
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     "refused",
     [

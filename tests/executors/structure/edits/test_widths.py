@@ -50,7 +50,6 @@ def test_narrowed_to_one_unit_equals_masked(family):
     check_narrow(build, {name: np.arange(size) == size - 1 for name, size in groups.items()})
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_widened_equals_source(family):
     check_widen(source_of(family))

@@ -33,7 +33,6 @@ def advance(store: Store, step: int, accuracy: float | None = None, goal_id: str
     store.jobs.record("j", [Advanced(goal_id, update(step, accuracy))], 0.0, {})
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, MOST_POINTS, MOST_POINTS + 1, 5 * MOST_POINTS + 3])
 def test_a_curve_is_kept_in_evenly_thinned_points(jobs: Store, count: int) -> None:
     for step in range(count):

@@ -40,7 +40,6 @@ def same(network, model):
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * max(1.0, np.abs(theirs).max()))
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", ALL)
 def test_other_weights_are_written_in_place(name):
     model = folded(name)

@@ -40,7 +40,6 @@ def _dense(tensors):
     return [np.asarray(tf.convert_to_tensor(tensor)) for tensor in tensors]
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in MANY else []) for name in NETWORKS]
 )

@@ -100,7 +100,6 @@ class Reference:
         return loss
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", ALL)
 def test_gradients_and_steps_are_those_of_tensorflow(name):
     """The first step with momentum moves each weight by rate times its gradient."""
