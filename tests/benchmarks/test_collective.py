@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
-from benchmarks.collective import COUNTS, SMALLEST, TARGETS, Comparison, Ported, figures_of, main, shares_of
+from benchmarks.collective import COUNTS, SMALLEST, TARGETS, figures_of, main, shares_of
+from benchmarks.collective_comparison import Comparison, Ported
 
 
 def ported(accuracy, seconds, steps, goals=16):

@@ -1,0 +1,76 @@
+"""Collective adaptation and adaptation case by case, and the times between them at equal accuracy."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import exp, log
+from operator import attrgetter
+from statistics import mean
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Ported(NamedTuple):
+    """Some goals.
+
+    Attributes:
+        accuracies: On the test file in percent, by share of the multiply-adds.
+        seconds: Of the processor, for all goals.
+        steps: Likewise.
+    """
+
+    accuracies: Mapping[float, float]
+    seconds: float
+    steps: int
+
+    def accuracy(self, shares: Iterable[float]) -> float:
+        """Return the mean accuracy at some shares."""
+        return mean(self.accuracies[share] for share in shares)
+
+
+#: The runs of one tool, by steps of a goal.
+Curve = Mapping[int, Ported]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All sides with one seed.
+
+    Attributes:
+        collective: By the number of goals.
+        cases: Goals case by case, by the name of the tool.
+    """
+
+    collective: Mapping[int, Ported]
+    cases: Mapping[str, Curve]
+
+    def times_faster(self, tool: str, count: int) -> float:
+        """Return the seconds of a tool at the mean accuracy of collective adaptation over its seconds."""
+        return self._at_its_accuracy(tool, count, attrgetter("seconds")) / self.collective[count].seconds
+
+    def times_fewer_steps(self, tool: str, count: int) -> float:
+        """Return the steps of a tool at the mean accuracy of collective adaptation over its steps."""
+        return self._at_its_accuracy(tool, count, attrgetter("steps")) / self.collective[count].steps
+
+    def points_below(self, tool: str, steps: int, count: int) -> float:
+        """Return by how many points a tool with so many steps for each goal is better on average."""
+        shares = self._shares(tool, count)
+        return self.cases[tool][steps].accuracy(shares) - self.collective[count].accuracy(shares)
+
+    def _shares(self, tool: str, count: int) -> list[float]:
+        """Return the shares that both have ported."""
+        (any_run, *_) = self.cases[tool].values()
+        return [share for share in any_run.accuracies if share in self.collective[count].accuracies]
+
+    def _at_its_accuracy(self, tool: str, count: int, of: Callable[[Ported], float]) -> float:
+        """Return what a tool spends on a number of goals, each taking what its cases do on average."""
+        shares = self._shares(tool, count)
+        reached = self.collective[count].accuracy(shares)
+        accuracies, spent = list[float](), list[float]()
+        for _, ported in sorted(self.cases[tool].items()):
+            accuracy = ported.accuracy(shares)
+            # Where noise lets more steps have less, the fewer ones count.
+            if not accuracies or accuracy > accuracies[-1]:
+                accuracies.append(accuracy)
+                spent.append(log(of(ported) / len(ported.accuracies)))
+        return count * exp(np.interp(reached, accuracies, spent)) if reached >= accuracies[0] else 0.0
