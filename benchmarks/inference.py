@@ -28,7 +28,7 @@ from benchmarks.harness import Figures, Target, run, seconds
 from benchmarks.porting import Checkpoint, Porting
 from mistify.costs.quantization import Quantization
 from mistify.litert import Interpreter
-from mistify_client.runtime.interpreter import NETWORK
+from mistify.package.manifest import NETWORK
 from mistify_client.runtime.model import load
 from mistify_server.tasks.sources import DataSource, ModelSource
 

@@ -33,10 +33,9 @@ from mistify.costs.budget import FLOPS, latency_axis
 from mistify.costs.profiles import device_profile_name
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
-from mistify.package.manifest import MANIFEST
+from mistify.package.manifest import MANIFEST, NETWORK
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
-from mistify_client.runtime.interpreter import NETWORK
 
 EMULATOR: Final = "qemu-x86_64"
 PROCESSOR: Final = "Haswell"

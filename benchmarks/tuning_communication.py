@@ -30,11 +30,10 @@ from benchmarks import tuning_devices as devices
 from benchmarks.harness import Figures, Target, run
 from benchmarks.tuning_devices import DEVICES, EQUAL, Lab, alone, peers_of, taught
 from benchmarks.tuning_run import load_weights
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints
 from mistify.peers.membership import PackageReference
-from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.trainer import Weights, load_trainer
 from mistify_client.tuning.training_loop import Score

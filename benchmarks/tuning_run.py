@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.package.training import with_weights
 from mistify.package.weights import write_weights
@@ -24,7 +24,7 @@ from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import NETWORK, Network
+from mistify_client.runtime.interpreter import Network
 from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.peers.ensemble import Ensemble
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.profiling.measuring import best_ms, load_network, random_input
-from mistify_client.runtime.interpreter import NETWORK, Network
+from mistify_client.runtime.interpreter import Network
 
 #: The time of measuring a package.
 _SECONDS: Final = 2.0

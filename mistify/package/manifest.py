@@ -30,6 +30,9 @@ from mistify.package.training import Training
 FORMAT_VERSION: Final = 3
 MANIFEST = "manifest.json"
 
+#: The network of a package, for inference.
+NETWORK: Final = "serve.tflite"
+
 #: The signature of a network, for any batch.
 SIGNATURE: Final = "serving_default"
 

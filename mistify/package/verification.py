@@ -5,36 +5,41 @@ from contextlib import suppress
 from pathlib import Path
 
 from mistify.errors import MistifyError, Problem
-from mistify.package.blocks import BlockStore
+from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import Manifest
 from mistify.package.records import corrupt_package, describe_file, digest_of
 
 
-def verify(directory: Path) -> Manifest:
+def verify(directory: Path, *, with_blocks: bool = True) -> Manifest:
     """Read a package's manifest and compare every file with it.
 
     Blocks may be absent: a device fetches those that it needs.
+
+    Args:
+        directory: Of the package.
+        with_blocks: Whether blocks that are there are compared as well. Whoever runs one compares it then.
 
     Raises:
         MistifyError: as `Manifest.load`; CORRUPT_PACKAGE naming every file that is missing or differs.
     """
     manifest = Manifest.load(directory)
-    problems = list(_differences(directory, manifest))
+    problems = list(_differences(directory, manifest, with_blocks))
     if problems:
         raise corrupt_package(directory, problems)
     return manifest
 
 
-def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
-    absent = [name for name in manifest.files if not (directory / name).is_file()]
-    blocks = _names_of_blocks(directory) if absent else frozenset()
+def _differences(directory: Path, manifest: Manifest, with_blocks: bool) -> Iterator[Problem]:
+    blocks = _names_of_blocks(directory) if BLOCKS in manifest.files else frozenset()
     for name, expected in manifest.files.items():
         path = directory / name
-        if name not in absent:
+        if name in blocks and not (with_blocks and path.is_file()):
+            continue
+        if path.is_file():
             actual = describe_file(path)
             if actual != expected:
                 yield Problem(str(path), digest_of(actual), digest_of(expected), "fetch the package again")
-        elif name not in blocks:
+        else:
             yield Problem(str(path), "no such file", f"{expected.size} bytes", "fetch the package again")
 
 

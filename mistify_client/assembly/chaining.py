@@ -5,9 +5,10 @@ from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.blocks import BlockStore, BlockVariant, read_block
+from mistify.package.blocks import BlockVariant, read_block
 from mistify.package.records import Record
 from mistify_client.assembly.executions import Array, Execution, Tensors, open_network
+from mistify_client.assembly.shipped import load_store
 
 
 class ChosenBlocks(Record):
@@ -105,7 +106,7 @@ def load_chain(
         execution: By which they run.
 
     Raises:
-        MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`.
+        MistifyError: As `load_store`, `BlockStore.network_of` and `LoadedBlock`.
     """
-    chosen = BlockStore.load(directory).network_of(files)
+    chosen = load_store(directory).network_of(files)
     return Chain([LoadedBlock(directory, variant, threads, execution) for variant in chosen])

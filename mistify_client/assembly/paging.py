@@ -5,9 +5,9 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from mistify.package.blocks import BlockStore
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Array, Tensors
+from mistify_client.assembly.shipped import load_store
 
 
 class PagedNetwork:
@@ -25,11 +25,11 @@ class PagedNetwork:
             threads: The number of threads of LiteRT.
 
         Raises:
-            MistifyError: As `BlockStore.load`, `BlockStore.network_of` and `LoadedBlock`.
+            MistifyError: As `load_store`, `BlockStore.network_of` and `LoadedBlock`.
         """
         self._directory = directory
         self._threads = threads
-        self._store = BlockStore.load(directory)
+        self._store = load_store(directory)
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
         self._chain = self._loaded(first, {})

@@ -9,6 +9,7 @@ from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_json
 from mistify.package.blocks import BLOCKS
+from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import FileName, Record, Sha256, describe_file
 from mistify_client.assembly.executions import Execution
 
@@ -90,12 +91,12 @@ class SubnetPool(Record):
             directory: Of a package, which need not have a block store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, the file cannot be read.
+            MistifyError: CORRUPT_PACKAGE, the file cannot be read; as `Manifest.load`.
         """
         path = state / POOL
         try:
             pool = cls.model_validate_json(path.read_bytes())
-            return pool if pool.store == store_digest(directory) else None
+            return pool if pool.store == store_digest(directory) and _has_blocks(directory) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValidationError) as error:
@@ -104,6 +105,11 @@ class SubnetPool(Record):
             problem = Problem(str(path), value or str(error), "a pool of subnets", fix)
             message = "the pool of subnets cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
+
+
+def _has_blocks(directory: Path) -> bool:
+    """Check that a package has a block store, and no mere leftovers of another package in its directory."""
+    return not (directory / MANIFEST).exists() or BLOCKS in Manifest.load(directory).files
 
 
 def store_digest(directory: Path) -> str:

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError, invalid_config
-from mistify.package.blocks import BlockStore
+from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.parsing.quantities import Quantity, format_time, parse_time
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
+from mistify_client.assembly.shipped import load_store
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.porting.printing import print_line
@@ -76,7 +77,7 @@ def adapt_package(
             typer.echo(json.dumps(_as_json(result, seconds), indent=2))
             return
         print_line(Console(), _summary(result))
-        Console().print(_table(result.pool, SubnetSpace(BlockStore.load(current(package)))))
+        Console().print(_table(result.pool, current(package)))
 
 
 def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None:
@@ -86,7 +87,7 @@ def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None
     """
     with reported_errors():
         directory = current(package)
-        space = SubnetSpace(BlockStore.load(directory))
+        load_store(directory)  # what has no blocks cannot be adapted
         pool = SubnetPool.load(state_directory(package), directory)
         if pool is None:
             message = f"{package} has no pool of subnets; make one by mistify adapt"
@@ -94,7 +95,7 @@ def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None
         if as_json:
             typer.echo(json.dumps(pool.model_dump(mode="json"), indent=2))
             return
-        Console().print(_table(pool, space))
+        Console().print(_table(pool, directory))
 
 
 def _latency(text: str) -> Quantity:
@@ -132,10 +133,17 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def _table(pool: SubnetPool, space: SubnetSpace) -> Table:
-    """Return a table of a pool, in which the best subnet within the budget is marked."""
+def _table(pool: SubnetPool, directory: Path) -> Table:
+    """Return a table of a pool, in which the best subnet within the budget is marked, unless others run.
+
+    Args:
+        pool: Of the package.
+        directory: Of its version.
+    """
+    space = SubnetSpace(load_store(directory))
+    tuned = (directory / MANIFEST).exists() and Manifest.load(directory).tuned_from is not None
     table = plain_table("", "latency", "of the original", str(pool.metric), "in place of original blocks")
-    best = pool.best()
+    best = None if tuned else pool.best()
     for entry in pool.entries:
         table.add_row(
             "*" if entry == best else "",
@@ -149,5 +157,8 @@ def _table(pool: SubnetPool, space: SubnetSpace) -> Table:
 
 def _replacing(entry: PoolEntry, space: SubnetSpace) -> Iterator[str]:
     """Yield the names of the blocks that the original network does not have."""
+    if entry.files == (NETWORK,):
+        yield "the network as it was shipped, in one file"
+        return
     original = {block.file for block in space.original}
     yield from (file.removesuffix(".tflite") for file in entry.files if file not in original)

@@ -1,36 +1,52 @@
 """Downloads of packages: resumable and verified; a file is either complete or absent."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
+from contextlib import suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import PART, locked, sync_file
 from mistify.jobs.job import PackageFile
-from mistify.package.manifest import MANIFEST
+from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import describe_file
 
 #: (name of a file of the package, offset) -> its bytes from the offset on.
 ReadFrom = Callable[[str, int], Iterable[bytes]]
 
 
-def download_package(files: Iterable[PackageFile], directory: Path, read_from: ReadFrom) -> None:
+def download_package(
+    files: Iterable[PackageFile], directory: Path, read_from: ReadFrom, only: Collection[str] | None = None
+) -> None:
     """Download every file of a package that the directory does not have yet, the manifest last.
 
     A `*.part` file of an interrupted download is continued. Processes that download into the same
-    directory wait for each other.
+    directory wait for each other. With the manifest, files of another package go that was there before.
 
     Args:
         files: the files of the package, with their sizes and digests.
         directory: where the files belong; created if it is absent.
         read_from: reads a file of the package from an offset on.
+        only: the names of those to download; None for all.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE if a file does not match its digest, twice in a row.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
-        for file in sorted(files, key=lambda file: file.name == MANIFEST):
-            _download(file, directory, read_from)
+        by_name = {file.name: file for file in files}
+        names = [name for name in by_name if only is None or name in only]
+        others = _names_in(directory) - by_name.keys() if MANIFEST in names else frozenset()
+        for name in sorted(names, key=lambda name: name == MANIFEST):
+            _download(by_name[name], directory, read_from)
+        for name in others:
+            (directory / name).unlink(missing_ok=True)
+
+
+def _names_in(directory: Path) -> Set[str]:
+    """Return the names of the files of the package that is in a directory; none without one."""
+    with suppress(MistifyError):
+        return Manifest.load(directory).files.keys()
+    return frozenset()
 
 
 def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:

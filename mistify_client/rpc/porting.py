@@ -17,7 +17,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
 from mistify.wire.porting import plan_from_proto
-from mistify_client.origin import Origin
+from mistify_client.origin import ORIGIN, Origin
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.connection import Traffic, UnansweredError
 from mistify_client.rpc.download import ReadFrom, download_package
@@ -217,6 +217,8 @@ class PortingClient(ServiceClient):
         """
         goal = self.goal_with_package(job_id, goal_id)
         self._download(job_id, goal, directory, only)
+        if only is None:
+            (directory / ORIGIN).unlink(missing_ok=True)  # nothing is to be fetched later
         return goal
 
     def fetch_without_blocks(
@@ -244,6 +246,8 @@ class PortingClient(ServiceClient):
             token_file = token_file.absolute() if token_file else None
             server = self._connection.address
             Origin(server=server, job=job_id, goal=goal_id, token_file=token_file).save(directory)
+        else:
+            (directory / ORIGIN).unlink(missing_ok=True)  # of another package
         self._download(job_id, goal, directory, names)
         return goal
 
@@ -263,8 +267,7 @@ class PortingClient(ServiceClient):
         self, job_id: str, goal: Goal, directory: Path, only: Collection[str] | None = None
     ) -> None:
         """Download files of a package, as `fetch` does."""
-        files = [file for file in goal.files if only is None or file.name in only]
-        download_package(files, directory, self._reader(job_id, goal.id))
+        download_package(goal.files, directory, self._reader(job_id, goal.id), only)
 
     def _part(self, job_id: str, selection: GoalSelection) -> pb.Job:
         goals = porting.selection_to_proto(selection)

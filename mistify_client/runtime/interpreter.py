@@ -8,11 +8,9 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.litert import open_interpreter
-from mistify.package.manifest import BRANCH_INPUT, SIGNATURE, Manifest, TensorInfo, branch_signature
+from mistify.package.manifest import BRANCH_INPUT, NETWORK, SIGNATURE, Manifest, TensorInfo, branch_signature
 from mistify.tflite.resizable import resizable
 from mistify_client.runtime.inputs import Array
-
-NETWORK: Final = "serve.tflite"
 
 #: Memory stays allocated for so many batch sizes, those of the last calls.
 ALLOCATIONS: Final = 4

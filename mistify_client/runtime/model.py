@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import cache_directory
-from mistify.package.manifest import Branch, Manifest, TensorInfo
+from mistify.package.manifest import NETWORK, Branch, Manifest, TensorInfo
 from mistify.package.verification import verify
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
-from mistify_client.runtime.interpreter import NETWORK, open_network
+from mistify_client.runtime.interpreter import open_network
 from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
 from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
@@ -307,7 +307,7 @@ def _opened(
 
 
 def _verified(directory: Path) -> Manifest:
-    manifest = verify(directory)
+    manifest = verify(directory, with_blocks=False)
     if NETWORK not in manifest.files:
         message = f"{directory / NETWORK} cannot be used: the manifest does not list it"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)

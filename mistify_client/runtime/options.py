@@ -14,6 +14,7 @@ from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Branch, Manifest
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
+from mistify_client.assembly.shipped import load_store
 
 #: The name of the hardware whose latencies a pool has.
 THIS_DEVICE: Final = "this device"
@@ -148,7 +149,7 @@ def _branches(manifest: Manifest) -> PackageOptions:
 
 
 def _subnets(directory: Path, pool: SubnetPool) -> PackageOptions:
-    store, best = BlockStore.load(directory), pool.best()
+    store, best = load_store(directory), pool.best()
     return PackageOptions(
         tuple(_subnet(number, entry, pool, store) for number, entry in enumerate(pool.entries)),
         0 if best is None else pool.entries.index(best),

@@ -16,6 +16,7 @@ from mistify.package.manifest import MANIFEST, Manifest
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
+from mistify_client.assembly.shipped import load_store, with_shipped
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import current, install_pool, state_directory
@@ -95,13 +96,13 @@ def adapt(
     """
     directory, tables = current(package), state_directory(package) / TABLES
     _check_untuned(directory)
-    store = BlockStore.load(directory)
-    examples = _examples(data, store)
+    examples = _examples(data, load_store(directory))
     tables.mkdir(parents=True, exist_ok=True)
     with held_alone(tables, "the package is being adapted already"):
         threads = threads or _threads(directory)
         measure = partial(latency_table, directory, state=tables, threads=threads, seconds=seconds, tell=tell)
-        supplied = _supplied(BlockSupply(directory, store, token_file, tell), store, latency, measure)
+        supply = BlockSupply(directory, BlockStore.load(directory), token_file, tell)
+        supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
         tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
         evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
@@ -136,29 +137,36 @@ class _Supplied(NamedTuple):
 
 
 def _supplied(
-    supply: BlockSupply, store: BlockStore, latency: Quantity, measure: Callable[[BlockStore], LatencyTable]
+    directory: Path,
+    supply: BlockSupply,
+    latency: Quantity,
+    measure: Callable[[BlockStore], LatencyTable],
 ) -> _Supplied:
-    """Fetch the blocks that are needed and those that may be of use, and measure them.
+    """Fetch the blocks that are needed and those that may be of use; measure them and the shipped network.
 
     Args:
+        directory: Of the package.
         supply: Of the blocks.
-        store: With all of them, fetched or not.
         latency: As of `adapt`.
         measure: Returns the latencies of the blocks of a store.
 
     Raises:
         MistifyError: As `adapt`.
     """
-    whole = SubnetSpace(store)
+
+    def measured() -> tuple[SubnetSpace, LatencyTable]:
+        space = SubnetSpace(with_shipped(supply.store, directory))
+        return space, measure(space.store)
+
+    whole = SubnetSpace(supply.whole)
     supply.fetch((*whole.original, *(whole.served or ())))
-    table = measure(supply.store)
+    space, table = measured()
     budget_ms = latency.resolve(table.latency_ms(whole.original))
     supply.fetch_if_possible(promising(whole, table, budget_ms))
-    table = measure(supply.store)
-    if table.latency_ms(fastest(SubnetSpace(supply.store), table)) > budget_ms:
+    space, table = measured()
+    if table.latency_ms(fastest(space, table)) > budget_ms:
         supply.fetch(whole.variants)
-        table = measure(supply.store)
-    space = SubnetSpace(supply.store)
+        space, table = measured()
     _check_reachable(space, table, latency, budget_ms)
     return _Supplied(space, table, budget_ms)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mistify.errors import MistifyError, Problem
 from mistify.package.blocks import BlockEstimate, BlockStore, BlockVariant
-from mistify.package.records import corrupt_package
+from mistify.package.records import corrupt_package, describe_file
 from mistify.parsing.quantities import format_bytes
 from mistify.tokens import read_token
 from mistify.wording import counted
@@ -39,23 +39,27 @@ class BlockSupply:
         whole: Its block store.
         token_file: With the server's access token; None for that which the package was fetched with.
         tell: Called with a line on what is fetched.
+
+    Attributes:
+        whole: The block store, with all blocks, fetched or not.
     """
 
     def __init__(
         self, directory: Path, whole: BlockStore, token_file: Path | None, tell: Callable[[str], None]
     ) -> None:
         self._directory = directory
-        self._whole = whole
+        self.whole = whole
         self._token_file = token_file
+        self._verified = set[str]()
         self._tell = tell
 
     @property
     def store(self) -> BlockStore:
         """The store as if the blocks that are here were all."""
-        return self._whole.only({one.file for one in self._whole.variants if self._is_here(one)})
+        return self.whole.only({one.file for one in self.whole.variants if self._is_here(one)})
 
     def fetch(self, variants: Iterable[BlockVariant]) -> None:
-        """Fetch blocks that are not here yet; a fetch that is broken off goes on the next time.
+        """Fetch blocks that are not here yet, or damaged; a fetch that is broken off goes on the next time.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, it is not known where from; as `PortingClient.fetch`.
@@ -67,11 +71,11 @@ class BlockSupply:
         origin = Origin.load(self._directory)
         if origin is None:
             problems = [
-                Problem(str(self._directory / file), "no such file", f"{size} bytes", "fetch it again")
+                Problem(str(self._directory / file), "missing or damaged", f"{size} bytes", "fetch it again")
                 for file, size in missing.items()
             ]
             raise corrupt_package(self._directory, problems)
-        blocks = f"{len(missing)} of {counted(len(self._whole.variants), 'block')}"
+        blocks = f"{len(missing)} of {counted(len(self.whole.variants), 'block')}"
         self._tell(f"fetching {blocks} from {origin.server}, {format_bytes(sum(missing.values()), 3)}")
         token = read_token(self._token_file or origin.token_file)
         with PortingClient(origin.server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
@@ -85,7 +89,10 @@ class BlockSupply:
             self._tell(f"the blocks that are here have to do, no others can be fetched: {error}")
 
     def _is_here(self, variant: BlockVariant) -> bool:
-        return (self._directory / variant.file).is_file()
+        path = self._directory / variant.file
+        if variant.file not in self._verified and path.is_file() and describe_file(path) == variant.content:
+            self._verified.add(variant.file)
+        return variant.file in self._verified
 
 
 def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[BlockVariant]:

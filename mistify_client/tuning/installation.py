@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mistify.config.metric import Metric
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
-from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import check_current, copy_package, install
 from mistify_client.tuning.trainer import Weights, write_weights
 from mistify_client.tuning.training_loop import Score

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_bytes
-from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
 from mistify_client.examples import Examples
 from mistify_client.files import held_alone
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
-from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import current, state_directory
 from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.forgetting import Knowledge, knowledge

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_bytes
 from mistify.litert import Interpreter, open_interpreter
-from mistify.package.manifest import Manifest, TensorInfo
+from mistify.package.manifest import NETWORK, Manifest, TensorInfo
 from mistify.package.training import (
     ADAPT_STEP,
     EVALUATE,
@@ -31,7 +31,6 @@ from mistify.package.training import (
 from mistify.package.verification import verify
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, bind
-from mistify_client.runtime.interpreter import NETWORK
 
 #: Arrays by the names of inputs or outputs; where there is only one, the array itself will do.
 NamedArrays: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]

@@ -2,14 +2,12 @@
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import Goal
-from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.weights import Tunable
 from mistify.peers.membership import PackageReference
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.directory import Store
 from mistify_server.store.tuning import Group
-
-_SERVE = "serve.tflite"
 
 
 class PublishedModels:
@@ -40,7 +38,7 @@ class PublishedModels:
             of_group = [goal.id for goal in goals.values() if goal.batch == group.batch]
             raise _refused("goal_id", package.goal_id, f"one of {', '.join(of_group)}")
         files = {file.name: file for file in goal.files}
-        if _SERVE not in files or files[_SERVE].sha256 != package.sha256:
+        if NETWORK not in files or files[NETWORK].sha256 != package.sha256:
             raise _refused("sha256", package.sha256, _digest_of(goal))
         path = self._store.artifacts.path(artifact_of(files[MANIFEST]))
         tunable = Manifest.model_validate_json(path.read_bytes()).tunable
@@ -50,7 +48,7 @@ class PublishedModels:
 
 
 def _digest_of(goal: Goal) -> str:
-    digests = [file.sha256 for file in goal.files if file.name == _SERVE]
+    digests = [file.sha256 for file in goal.files if file.name == NETWORK]
     return digests[0] if digests else f"no package, the goal is {goal.state.value}"
 
 

@@ -35,7 +35,7 @@ def make_block_package(directory: Path, precision: Quantization = Quantization.N
     blocks = BlockStore.load(store)
     package = make_package(directory, whole, blocks.inputs, blocks.outputs)
     block_stores.write(package, precision)
-    return package
+    return list_files(package)
 
 
 def make_elastic_package(directory: Path) -> Path:
@@ -47,6 +47,11 @@ def make_elastic_package(directory: Path) -> Path:
     )
     package = make_package(directory, whole, store.inputs, store.outputs)
     elastic_stores.write(package)
+    return list_files(package)
+
+
+def list_files(package: Path) -> Path:
+    """List all files of a package in its manifest, and return its directory."""
     files = {path.name: describe_file(path) for path in package.iterdir() if path.name != MANIFEST}
     Manifest.load(package).model_copy(update={"files": files}).save(package)
     return package

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import MANIFEST
+from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.weights import Weights, write_weights
 from mistify.peers.correlation import correlation
 from mistify.peers.hints import Hints
@@ -19,7 +19,6 @@ from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
-from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.tuning.storage import stored_in
 from mistify_client.tuning.training_loop import Score
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import sync_file
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.package.training import Training, with_weights
 from mistify.package.weights import read_weights
@@ -29,7 +29,7 @@ from mistify.peers.membership import PackageReference, Peer
 from mistify_client.examples import Examples
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array, bind
-from mistify_client.runtime.interpreter import NETWORK, Network
+from mistify_client.runtime.interpreter import Network
 from mistify_client.runtime.versions import check_interchangeable
 from mistify_client.tuning.peers.ensemble import Predictions
 from mistify_client.tuning.storage import stored_in

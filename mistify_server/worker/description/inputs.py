@@ -9,14 +9,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from executors.structure.signature import Input
 from mistify.config.preparation import Preparation
-from mistify.package.manifest import MANIFEST
+from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.records import FileName
 from mistify.package.training import TRAIN
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
 from mistify_server.tasks.problems import ProblemCollector
 
 #: What a vocabulary cannot be called in a package.
-_TAKEN: Final = frozenset({MANIFEST, "serve.tflite", TRAIN, "saved_model.zip"})
+_TAKEN: Final = frozenset({MANIFEST, NETWORK, TRAIN, "saved_model.zip"})
 _FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from executors.data import HeldOut
 from executors.training.objectives import Objective
 from mistify.jobs.job import BranchFigures
-from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.training import TRAIN
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import PackageResult
@@ -15,8 +15,6 @@ from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.manifest import manifest_of
 from mistify_server.worker.packaging.measurement.package import measure
-
-SERVE = "serve.tflite"
 
 
 @dataclass(frozen=True)
@@ -72,4 +70,4 @@ def _files(conversion: Conversion) -> dict[str, bytes]:
     """Return the contents of all files but the manifest, by name."""
     networks = conversion.networks
     training = {TRAIN: networks.train} if networks.train else {}
-    return {SERVE: networks.serve, **training, **conversion.description.files, **conversion.other_files}
+    return {NETWORK: networks.serve, **training, **conversion.description.files, **conversion.other_files}

@@ -5,6 +5,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
+from mistify.package.manifest import Manifest
 from mistify_client.rpc.download import download_package
 
 
@@ -50,6 +51,19 @@ def test_a_partial_file_is_continued(tmp_path):
     download_package([described("a", reader.data)], tmp_path, reader)
     assert reader.calls == [("a", 4)]
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_files_of_another_package_go_once_the_new_one_is_there(tmp_path, package):
+    old = Manifest.load(package)
+    assert "serve.tflite" in old.files
+    (package / "mine.txt").write_text("no file of a package")
+    new = {"other.tflite": b"network", "manifest.json": b"{}"}
+    files = [described(name, data) for name, data in new.items()]
+    read_from = lambda name, offset: [new[name][offset:]]  # noqa: E731
+    download_package(files, package, read_from, only=["other.tflite"])
+    assert (package / "serve.tflite").exists()
+    download_package(files, package, read_from)
+    assert {path.name for path in package.iterdir()} == {*new, "mine.txt"}
 
 
 @pytest.mark.parametrize("left", [b"xxxx", b"x" * 10, b"x" * 99])

@@ -13,7 +13,7 @@ import pytest
 from mistify.config.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify_client import load
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
@@ -177,6 +177,8 @@ def of_another_store(package):
 
 def of_no_store(package):
     write_pool(package)
+    manifest = Manifest.load(package)
+    manifest.model_copy(update={"files": {NETWORK: manifest.files[NETWORK]}}).save(package)
     (package / "blocks.json").unlink()
 
 

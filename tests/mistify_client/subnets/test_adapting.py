@@ -9,7 +9,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.training import OutputKind
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.chaining import load_chain
@@ -79,6 +79,12 @@ def space_of(package):
     return SubnetSpace(elastic_stores.BlockStore.load(package))
 
 
+def blocks_of(package, entry):
+    """The blocks of a subnet; the package's own network is the original one."""
+    space = space_of(package)
+    return space.original if entry.files == (NETWORK,) else space.store.network_of(entry.files)
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("strategy", Strategy)
 def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data, strategy):
@@ -90,7 +96,7 @@ def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data
     assert pool.metric is Metric.ACCURACY
     assert pool.examples == len(images)
     for entry in (result.original, *pool.entries):
-        outputs = in_keras(space_of(package).store.network_of(entry.files), images)
+        outputs = in_keras(blocks_of(package, entry), images)
         assert entry.accuracy == pytest.approx(np.mean(outputs.argmax(1) == classes))
     assert SubnetPool.load(state_directory(package), package) == pool
     assert content_of(package) == before
@@ -109,6 +115,41 @@ def test_additive_is_nearly_as_good_as_the_best_of_all(package, data, device_dat
     best = max(np.mean(in_keras(subnet, images).argmax(1) == classes) for subnet in fitting)
     assert result.chosen.accuracy >= best - 0.02
     assert result.scored < 33
+
+
+def test_the_network_that_was_shipped_stays_unless_a_subnet_is_faster_or_better(package, unlabelled):
+    """In one file it is faster than the same blocks one after the other, and as good."""
+    shipped, original = load(package), space_of(package).original
+    expected = shipped(elastic_stores.digits()[0][:20])
+    result = adapted(package, unlabelled, "1x")
+    assert (result.chosen.files, result.chosen.accuracy) == ((NETWORK,), 1)
+    assert result.chosen.latency_ms < result.original.latency_ms
+    assert tuple(block.file for block in original) not in [entry.files for entry in result.pool.entries]
+    model = load(package)
+    assert chosen_files(package) == (NETWORK,)
+    np.testing.assert_array_equal(model(elastic_stores.digits()[0][:20]), expected)
+
+
+def test_a_damaged_block_that_no_server_has_is_left_out(package, unlabelled):
+    (package / "block-3-merge2.tflite").write_bytes(b"damaged")
+    lines = []
+    result = adapted(package, unlabelled, tell=lines.append)
+    assert "the blocks that are here have to do" in lines[1]
+    assert "block-3-merge2.tflite" in lines[1]
+    assert not any("block-3-merge2.tflite" in entry.files for entry in result.pool.entries)
+
+
+def test_the_pool_of_a_package_that_was_here_before_is_none_of_a_new_one(package, unlabelled):
+    """The new one has no blocks; those of before, and the pool, stay beside it where it is fetched."""
+    adapted(package, unlabelled)
+    manifest = Manifest.load(package)
+    files = {NETWORK: manifest.files[NETWORK]}
+    manifest.model_copy(update={"files": files}).save(package)
+    assert SubnetPool.load(state_directory(package), package) is None
+    assert [option.kind for option in load(package).options] == ["branch"]
+    with pytest.raises(MistifyError, match=r"has no blocks, of which other networks") as caught:
+        adapted(package, unlabelled)
+    assert caught.value.code is ErrorCode.NOT_FOUND
 
 
 def test_without_labels_subnets_agree_with_the_original(package, unlabelled):
@@ -151,7 +192,7 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     table = (state_directory(package) / TABLES / TABLE).read_bytes()
     lines = []
     result = adapted(package, unlabelled, "0.9x", tell=lines.append)
-    assert lines == ["searching 33 subnets on 50 examples"]
+    assert lines == ["searching 34 subnets on 50 examples"]
     assert (state_directory(package) / TABLES / TABLE).read_bytes() == table
     assert chosen_files(package) == result.chosen.files
 
@@ -223,7 +264,7 @@ def break_labels(package, data):
 
 
 def break_block(package, data):
-    path = package / "block-3-merge2.tflite"
+    path = package / "block-3.tflite"
     path.write_bytes(path.read_bytes()[:-1])
 
 
@@ -249,7 +290,7 @@ def test_figures_have_the_metric_of_the_package_where_it_is_known(
         metric, lambda right, output: max(0, r2_score(right, output, multioutput="variance_weighted"))
     )
     for entry in pool.entries:
-        outputs = in_keras(space_of(package).store.network_of(entry.files), images)
+        outputs = in_keras(blocks_of(package, entry), images)
         assert entry.accuracy == pytest.approx(expected(right, outputs), rel=1e-4, abs=1e-9)
     figures = [entry.accuracy for entry in pool.entries]
     assert figures == sorted(figures, reverse=not pool.metric.is_share)

@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.machine import machine, runtime
 from mistify.package.blocks import BlockStore
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.parsing.quantities import parse_time
 from mistify.v1 import porting_pb2 as pb
+from mistify_client.assembly.executions import Execution
 from mistify_client.origin import ORIGIN, Origin
 from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.adapting import TABLES, adapt
 from mistify_client.subnets.supply import promising
+from mistify_client.subnets.table import LatencyTable
 from tests import elastic_stores
 from tests.mistify_client.pools import make_elastic_package
 from tests.mistify_client.subnets.spaces import known
@@ -45,6 +49,18 @@ def adapted(package, data, latency, **settings):
 def blocks_in(directory):
     """The names of the blocks that a directory has."""
     return {one.file for one in BlockStore.load(directory).variants if (directory / one.file).exists()}
+
+
+def slow_down_shipped(package):
+    """Let the network that was shipped be known to take a second, so that blocks have to be used."""
+    tables = state_directory(package) / TABLES
+    tables.mkdir(parents=True, exist_ok=True)
+    execution, digest = Execution.INTERPRETER, Manifest.load(package).files[NETWORK].sha256
+    path = tables / f"latency-{execution}-1.json"
+    table = LatencyTable(machine=machine(), runtime=runtime(), execution=execution, threads=1)
+    known = LatencyTable.model_validate_json(path.read_bytes()).latencies_ms if path.exists() else {}
+    changed = table.model_copy(update={"latencies_ms": {**known, digest: 1e3}})
+    path.write_text(changed.model_dump_json())
 
 
 def least_lost(case, budget_ms, files=None):
@@ -133,6 +149,7 @@ def test_without_a_server_a_latency_that_other_blocks_may_keep_is_not_called_imp
     result = adapted(device, data, "1x")
     for file in blocks_in(device) - set(result.original.files):
         (device / file).unlink()
+    slow_down_shipped(device)
     service.stop()
     pool = (state_directory(device) / "pool.json").read_bytes()
     with pytest.raises(MistifyError) as caught:
@@ -167,6 +184,7 @@ def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package,
         }
     )
     (device / "blocks.json").write_text(slow.model_dump_json())
+    slow_down_shipped(device)
     result = adapted(device, data, "0.8x")
     assert result.chosen.latency_ms <= result.pool.budget_ms
     assert blocks_in(device) == blocks_in(package)
@@ -174,7 +192,7 @@ def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package,
 
 def test_a_missing_block_from_nowhere_is_named(device, data):
     (device / ORIGIN).unlink()
-    with pytest.raises(MistifyError, match=r"stem\.tflite.*no such file.*fetch it again") as caught:
+    with pytest.raises(MistifyError, match=r"stem\.tflite.*missing or damaged.*fetch it again") as caught:
         adapted(device, data, "0.8x")
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
@@ -183,5 +201,6 @@ def test_a_version_that_is_installed_without_blocks_fetches_them_too(device, tmp
     shipped = make_elastic_package(tmp_path / "shipped" / "package")
     install(shipped, device)
     assert blocks_in(current(shipped)) == set()
+    slow_down_shipped(shipped)
     result = adapted(shipped, data, "0.8x")
     assert set(result.chosen.files) <= blocks_in(current(shipped))
