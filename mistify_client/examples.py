@@ -95,11 +95,21 @@ def read_arrays(
     arrays = read_npz(path)
     values, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
     targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
+    unknown = list[str]()
     if not targets and not labels_needed:
         missing_targets = []
+        unknown = [name for name in arrays if name not in values and name != _ALIASES[0]]
     problems = [
         Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {', '.join(arrays)}", fix)
         for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
+    ] + [
+        Problem(
+            f"{path}: {name}",
+            "an array that is neither an input nor labels",
+            f"labels to be named like the outputs: {', '.join(kinds) or 'none can have any'}",
+            "rename it, or leave it out",
+        )
+        for name in unknown
     ]
     if not problems:
         bind(inputs, (), values)
@@ -171,8 +181,9 @@ def _label_problems(place: str, array: Array, kind: OutputKind, shape: Sequence[
     if array.dtype.kind not in ("iub" if of_classes else "iubf"):
         expected = "integers" if of_classes else "numbers"
         value = f"classes as {array.dtype}" if of_classes else f"labels as {array.dtype}"
-        fix = "convert them, for example with .astype(numpy.int64)"
-        yield Problem(place, value, expected, fix)
+        is_share_of_each = of_classes and array.ndim and array.size == len(array) * prod(shape[1:])
+        by = ".argmax(-1)" if is_share_of_each else ".astype(numpy.int64)"
+        yield Problem(place, value, expected, f"convert them, for example with {by}")
     elif array.ndim and -1 not in label and array.size != len(array) * prod(label):
         fix = "give the number of each class: .argmax(-1)" if of_classes else "give one for each value"
         yield Problem(place, f"the shape {[*array.shape]}", f"{[len(array), *label]}", fix)

@@ -1,6 +1,6 @@
 """Costs and accuracies as text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mistify.config.metric import Metric
 from mistify.costs.axes import built_in_formats
@@ -48,13 +48,26 @@ def duration(seconds: float) -> str:
 
 
 def shares(costs: Costs, source: Source) -> str:
-    """Return costs relative to the source model's, both in float32: `multiply-adds 48%, parameters 51%`."""
-    known = [axis for axis in costs if source.costs.get(axis) and axis == source_axis(axis)]
+    """Return costs relative to the float32 source model's: `multiply-adds 48%, memory in int8 11%`."""
+    references = {axis: source_axis(axis) for axis in costs if source.costs.get(source_axis(axis))}
+    known = {_shown_for(reference, references) for reference in references.values()} & costs.keys()
     shown = {axis: _format(axis, source.formats) for axis in sorted(known, key=_place)}
     ratios = {
-        axis: form.converted(costs[axis]) / form.converted(source.costs[axis]) for axis, form in shown.items()
+        axis: form.converted(costs[axis]) / form.converted(source.costs[references[axis]])
+        for axis, form in shown.items()
     }
     return ", ".join(f"{shown[axis].on(axis)} {ratio:.0%}" for axis, ratio in ratios.items())
+
+
+def _shown_for(reference: str, references: Mapping[str, str]) -> str:
+    """Return the axis that stands for a quantity: that of a package's precision, if there is just one.
+
+    Args:
+        reference: The axis in float32.
+        references: The one of each axis.
+    """
+    others = [axis for axis, own in references.items() if own == reference and axis != reference]
+    return others[0] if len(others) == 1 else reference
 
 
 def _place(axis: str) -> tuple[bool, int, str]:

@@ -9,7 +9,7 @@ TLS: Final = "tls://"
 def is_address(text: str) -> bool:
     """Check whether a text is the address of a server."""
     host, _, port = text.removeprefix(TLS).rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 2**16
+    return bool(host) and "/" not in host and port.isdecimal() and 0 < int(port) < 2**16
 
 
 def is_on_this_machine(address: str) -> bool:

@@ -16,6 +16,7 @@ from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import ServerOption, TokenFile
+from mistify_client.cli.serving import telling_backoff
 from mistify_client.files import output_directory
 from mistify_client.porting.follow import package_directory, show_result
 from mistify_client.porting.log import show_log
@@ -39,7 +40,7 @@ def jobs(
 ) -> None:
     """List the jobs of a server, or show one: its log so far, its goals, and what there is to say of them."""
     console = Console()
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+    with reported_errors(), _client(server, token_file) as client:
         if job is None:
             console.print(_job_table(client))
         else:
@@ -66,7 +67,7 @@ def fetch(
     A download that was broken off goes on where it stopped. Exit code 3: there is no such job, or no package.
     """
     console = Console()
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+    with reported_errors(), _client(server, token_file) as client:
         goals = _goals_to_fetch(client, job, goal)
         out = Path(job) if out is None else out
         output_directory(out)
@@ -84,7 +85,7 @@ def fetch(
 
 def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
     """Stop a job; goals that are met keep their packages."""
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+    with reported_errors(), _client(server, token_file) as client:
         state = client.cancel(job).state
     verb = "is" if state is JobState.CANCELLED else "had already ended:"
     typer.echo(f"job {job} {verb} {state.value}")
@@ -92,9 +93,13 @@ def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None)
 
 def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
     """Remove a job that has ended, with its packages, and all files that no other job needs."""
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+    with reported_errors(), _client(server, token_file) as client:
         freed = client.remove(job)
     typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
+
+
+def _client(server: str, token_file: Path | None) -> PortingClient:
+    return PortingClient(server, read_token(token_file), backoff=telling_backoff(server))
 
 
 def _job_table(client: PortingClient) -> Table:

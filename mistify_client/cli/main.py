@@ -12,7 +12,7 @@ from mistify.config.reading import parse_batch
 from mistify.tokens import read_token
 from mistify_client.cli.commands import Commands
 from mistify_client.cli.errors import errors_of, reported_errors
-from mistify_client.cli.options import TokenFile
+from mistify_client.cli.options import TokenFile, server_option
 from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
 
@@ -22,12 +22,7 @@ ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals."
 OutOption = Annotated[Path, typer.Option(help="Directory for the packages and the report.")]
 PortingServer = Annotated[
     str | None,
-    typer.Option(
-        "--server",
-        envvar="MISTIFY_SERVER",
-        metavar="HOST:PORT",
-        help="Default: a server started for this command.",
-    ),
+    server_option("Default: a server started for this command."),
 ]
 PortingStore = Annotated[
     Path | None,

@@ -1,21 +1,31 @@
 """The commands of the monitor: `mistify monitor`, `status` and `target`."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Manifest
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
-from mistify_client.monitor.config import load_config
+from mistify_client.monitor.config import MonitorConfig, load_config
 from mistify_client.monitor.daemon import Monitor, run, signal_waiter
 from mistify_client.monitor.sensing.sensors import PSUTIL_MISSING
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
-from mistify_client.monitor.state.targets import parse_changes, read_changes, write_changes
+from mistify_client.monitor.state.targets import (
+    Targets,
+    check_accuracy,
+    parse_changes,
+    read_changes,
+    write_changes,
+)
 from mistify_client.monitor.status import lines
+from mistify_client.runtime.versions import current
 
 
 def register(app: typer.Typer) -> None:
@@ -37,10 +47,11 @@ def monitor(
     """
     with reported_errors(), signal_waiter() as wait:
         state = MonitorState.of(package)
-        load_config(config, server)
+        settings = partial(_settings, package, config, server)
+        settings()
         with state.held():
             journal = Journal(state.log)
-            watched = Monitor(package, lambda: load_config(config, server), journal)
+            watched = Monitor(package, settings, journal)
             journal.note("started", f"looks after {package}")
             journal.problem("sensors", PSUTIL_MISSING)
             if once:
@@ -92,6 +103,7 @@ def target(
     with reported_errors():
         state = MonitorState.of(package)
         changes = ({} if reset else read_changes(state.targets)) | parse_changes(assignments or [])
+        check_accuracy(Targets.model_validate(changes), _metric(package), "the targets")
         if reset or assignments:
             state.directory.mkdir(parents=True, exist_ok=True)
             write_changes(state.targets, changes)
@@ -99,3 +111,14 @@ def target(
             typer.echo(f"{name}: {value or 'none'}")
         if not changes:
             typer.echo("as in the config")
+
+
+def _settings(package: Path, config: Path, server: str | None) -> MonitorConfig:
+    """Return the config of a package's monitor."""
+    settings = load_config(config, server)
+    check_accuracy(settings.targets, _metric(package), str(config))
+    return settings
+
+
+def _metric(package: Path) -> Metric:
+    return Manifest.load(current(package)).metric

@@ -1,10 +1,29 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from mistify.wire.address import is_address
+
 PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
 TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
-ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
+
+
+def server_option(help_text: str | None = None) -> Any:
+    """Return the option `--server`, whose value has to look like an address."""
+    return typer.Option(
+        "--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT", help=help_text, callback=_checked_address
+    )
+
+
+def _checked_address(text: str | None) -> str | None:
+    if text is not None and not is_address(text):
+        expected = "host:port of its gRPC listener, such as 127.0.0.1:7465, or tls://host:port"
+        raise typer.BadParameter(f'got "{text}"; expected {expected}')
+    return text
+
+
+ServerOption = Annotated[str, server_option()]
+OptionalServer = Annotated[str | None, server_option()]

@@ -23,7 +23,8 @@ from mistify.profiling.measuring import measure_device
 from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
-from mistify_client.cli.options import PackageOption, TokenFile
+from mistify_client.cli.options import OptionalServer, PackageOption, TokenFile
+from mistify_client.cli.serving import telling_backoff
 from mistify_client.files import output_directory, read_text
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.profiling import measure_package
@@ -35,7 +36,6 @@ _TABLE = TypeAdapter(DeviceTable)
 #: About three seconds; then the command reports that the server is away, instead of waiting.
 _IMPATIENT = Backoff(attempts=5)
 
-ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="Store of a server started for this command, in place of --server."),
@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
 def profile_device(
     name: Annotated[str, typer.Option(help="Name of the device in goals.")],
     *,
-    server: ServerOption = None,
+    server: OptionalServer = None,
     store: StoreOption = None,
     threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads to measure.")] = "1",
     table: Annotated[
@@ -105,7 +105,7 @@ def report_latency(
     device: Annotated[str, typer.Option(help="Name of this device in goals.")],
     package: PackageOption,
     *,
-    server: ServerOption = None,
+    server: OptionalServer = None,
     store: StoreOption = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -120,7 +120,7 @@ def report_latency(
             typer.echo(client.report(device, manifest.job, manifest.goal, taken))
 
 
-def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:
+def devices(server: OptionalServer = None, store: StoreOption = None, token_file: TokenFile = None) -> None:
     """List the devices that goals can name as hardware, with the error of their predictions."""
     with reported_errors(), _connected(server, store, token_file) as client:
         Console().print(_device_table(client.devices()))
@@ -178,7 +178,7 @@ def _connected(
     """Yield a client of the server, or of one that runs for this command."""
     token = read_token(token_file)
     if server is not None:
-        with DevicesClient(server, token, backoff=backoff) as client:
+        with DevicesClient(server, token, backoff=backoff or telling_backoff(server)) as client:
             yield client
         return
     if store is None:

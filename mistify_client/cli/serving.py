@@ -1,10 +1,13 @@
 """The server that a command talks to: a running one, or one that is started for the command."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import typer
 
 from mistify.config.reading import read_batch
 from mistify.errors import MistifyError, Problem, invalid_config
@@ -14,6 +17,30 @@ from mistify_client.rpc.retry import Backoff
 
 #: An embedded server never returns at the same address, so waiting longer is useless.
 _EMBEDDED_ATTEMPTS = 4
+
+
+#: Seconds below which nothing is said of a wait.
+_TOLD_SECONDS = 1.0
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def telling_backoff(address: str, tell: Callable[[str], object] = _tell) -> Backoff:
+    """Return the delays of retries of a command, which says when it waits for a server.
+
+    Args:
+        address: of the server.
+        tell: called with a line; prints it by default.
+    """
+
+    def wait(seconds: float) -> None:
+        if seconds >= _TOLD_SECONDS:
+            tell(f"the server at {address} is away, trying again in {seconds:.0f} s")
+        time.sleep(seconds)
+
+    return Backoff(wait=wait)
 
 
 @dataclass(frozen=True)
@@ -31,14 +58,17 @@ class Serving:
     roots: Sequence[Path]
 
     @contextmanager
-    def started(self, *, resume: bool = True) -> Iterator[tuple[str, Backoff]]:
+    def started(
+        self, *, resume: bool = True, tell: Callable[[str], object] = _tell
+    ) -> Iterator[tuple[str, Backoff]]:
         """Yield the address of the server, and the delays of retries.
 
         Args:
             resume: True to continue the unfinished jobs of the store.
+            tell: called with a line while a running server is away.
         """
         if self.remote is not None:
-            yield self.remote, Backoff()
+            yield self.remote, telling_backoff(self.remote, tell)
             return
         with embedded_server(self.store, self.roots, resume=resume) as address:
             yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
@@ -79,7 +109,7 @@ def _problems_of_server(text: str, serving: Serving, token: str | None) -> Seque
         from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
         from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
 
-        with PortingClient(serving.remote, token) as client:
+        with PortingClient(serving.remote, token, backoff=telling_backoff(serving.remote)) as client:
             client.plan(local_files(text, serving.roots).text)
     except MistifyError as error:
         return [problem for problem in error.problems if as_written(problem.value) == problem.value]

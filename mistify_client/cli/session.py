@@ -3,10 +3,8 @@
 import json
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from rich.console import Console
 from mistify.jobs.job import Goal
 from mistify.wording import counted, listed, names_by
 from mistify_client.cli.errors import EXIT_INTERRUPTED
-from mistify_client.cli.serving import Serving
+from mistify_client.cli.serving import Serving, telling_backoff
 from mistify_client.porting.follow import EXIT_UNMET, finish, follow
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
@@ -24,8 +22,6 @@ from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
-
-_ANNOUNCED_SECONDS = 1.0
 
 
 def port_goals(text: str, out: Path, serving: Serving, token: str | None) -> int:
@@ -98,11 +94,9 @@ def _session(
     """Yield a client of the server to port with, and the display for its job."""
     with (
         _resumable(serving.remote),
-        serving.started() as (address, backoff),
         display(console) as shown,
-        PortingClient(
-            address, token, backoff=replace(backoff, wait=_announced_wait(shown, address))
-        ) as client,
+        serving.started(tell=shown.show_line) as (address, backoff),
+        PortingClient(address, token, backoff=backoff) as client,
     ):
         yield client, shown
 
@@ -114,7 +108,7 @@ def _with_files_sent(
     if serving.remote is None:
         return text
     files = local_files(text, serving.roots)
-    with FilesClient(serving.remote, token) as client:
+    with FilesClient(serving.remote, token, backoff=telling_backoff(serving.remote, show_line)) as client:
         files.send(client, show_line)
     return files.text
 
@@ -129,17 +123,6 @@ def _resumable(server: str | None) -> Iterator[None]:
         command = shlex.join(["mistify", *sys.argv[1:]])
         typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
-
-
-def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
-    """Return a function that sleeps and, unless the time is short, prints the reason."""
-
-    def wait(seconds: float) -> None:
-        if seconds >= _ANNOUNCED_SECONDS:
-            shown.show_line(f"the server at {address} is away, trying again in {seconds:.0f} s")
-        time.sleep(seconds)
-
-    return wait
 
 
 def _warn(goals: Iterable[Goal], shown: Display) -> None:

@@ -15,7 +15,7 @@ from mistify.package.training import Training
 from mistify.package.verification import verify
 from mistify.tokens import read_token
 from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
-from mistify_client.cli.options import PackageOption, TokenFile
+from mistify_client.cli.options import PackageOption, ServerOption, TokenFile, server_option
 from mistify_client.porting.progress import display
 from mistify_client.runtime.versions import current
 from mistify_client.tuning.config import hints_of, read_tuning_file
@@ -39,7 +39,7 @@ def tune_package(
     *,
     server: Annotated[
         str | None,
-        typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: tune without peers."),
+        server_option("Default: tune without peers."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints and privacy.")
@@ -88,7 +88,7 @@ def tune_package(
 
 def withdraw_package(
     package: PackageOption,
-    server: Annotated[str, typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT")],
+    server: ServerOption,
     config: Annotated[Path, typer.Option(metavar="TUNING.TOML", help="File that names the group.")],
     token_file: TokenFile = None,
 ) -> None:

@@ -38,6 +38,8 @@ def read(tmp_path, kind, shape, labels):
             r"the shape \[4, 3\]; expected \[4, 1\]; give one for each value",
         ),
         ("figures", (2,), np.zeros((4, 2)).astype(str), "expected numbers"),
+        ("softmax", (3,), np.eye(3)[[0, 1, 2, 0]], r"classes as float64; expected integers; .*\.argmax"),
+        ("softmax", (3,), np.zeros(4), r"classes as float64; expected integers; .*\.astype"),
     ],
 )
 def test_labels_that_do_not_fit_are_reported(tmp_path, kind, shape, labels, reported):
@@ -60,3 +62,20 @@ def test_labels_that_do_not_fit_are_reported(tmp_path, kind, shape, labels, repo
 )
 def test_labels_that_fit_are_read(tmp_path, kind, shape, labels):
     np.testing.assert_array_equal(read(tmp_path, kind, shape, labels).targets["answer"], labels)
+
+
+@pytest.mark.parametrize("more", [{}, {"answer": ANSWERS}, {"y": ANSWERS}])
+def test_labels_may_be_left_out_where_they_are_not_needed(tmp_path, more):
+    assert list(read_unlabelled(tmp_path, more).targets) == (["answer"] if more else [])
+
+
+def test_an_array_that_may_be_meant_as_labels_is_not_ignored(tmp_path):
+    with pytest.raises(MistifyError, match=r"label: .*neither .* named like the outputs: answer; rename it"):
+        read_unlabelled(tmp_path, {"label": ANSWERS})
+
+
+def read_unlabelled(tmp_path, more):
+    np.savez(tmp_path / "data.npz", x=np.zeros((4, 2), np.float32), **more)
+    outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, 1)),)
+    kinds = {"answer": OutputKind.SIGMOID}
+    return read_arrays(tmp_path / "data.npz", INPUTS, outputs, kinds, labels_needed=False)

@@ -124,7 +124,7 @@ def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> 
     if limit_ms is None or timing.latency_ms + timing.before_ms <= limit_ms:
         return None
     takes, before = format_time(timing.latency_ms, _DIGITS), format_time(timing.before_ms, _DIGITS)
-    if timing.latency_ms <= limit_ms:
+    if timing.latency_ms <= limit_ms and timing.before_ms >= _MUCH * timing.latency_ms:
         reason = (
             f"the network takes {takes}, but calls take {before} before it runs: they wait for each other"
         )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
+from mistify.config.metric import Metric
 from mistify.config.porting import Figure
 from mistify.errors import Problem, invalid_config
 from mistify.files import write_json
@@ -58,6 +59,24 @@ class Targets(Settings):
             ValidationError: a change is no valid target.
         """
         return Targets.model_validate(self.model_dump(exclude_none=True) | dict(changes))
+
+
+def check_accuracy(targets: Targets, metric: Metric, source: str) -> None:
+    """Check that an accuracy of targets can be reached.
+
+    Args:
+        targets: the targets.
+        metric: of the package.
+        source: where the targets are from, for errors.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is above 1, and the metric a share.
+    """
+    figure = targets.accuracy
+    if figure is not None and figure > 1 and metric.is_share:
+        fix = f'write "{figure:g}%"' if figure <= 100 else "lower it"
+        problem = Problem("accuracy", f"{figure:g}", f"{metric}, a share above 0 and up to 1", fix)
+        raise invalid_config([problem], source)
 
 
 class LiveTargets:

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from mistify_client.cli import serving
 from tests.servers import MISTIFY, server
 
 _SCRIPT = """
@@ -60,3 +63,21 @@ def test_what_a_server_finds_is_headed_as_what_is_found_here(tmp_path: Path) -> 
             head, *problems = done.stderr.splitlines()
             assert head == f"mistify: {config}: 2 problems, nothing was started"
             assert [line.strip().partition(":")[0] for line in problems] == ["[0].model", "[0].dataset.test"]
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:7466", "localhost", "127.0.0.1:port", ""])
+def test_what_is_no_address_is_refused_before_anything_is_tried(mistify, address):
+    result = mistify("jobs", "--server", address)
+    assert result.exit_code == 2
+    assert f'got "{address}"; expected host:port' in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_command_says_when_it_waits_for_a_server(monkeypatch):
+    lines, slept = [], []
+    monkeypatch.setattr(serving.time, "sleep", slept.append)
+    wait = serving.telling_backoff("host:7465", lines.append).wait
+    wait(0.2)
+    assert lines == []
+    wait(5.0)
+    assert lines == ["the server at host:7465 is away, trying again in 5 s"]
+    assert slept == [0.2, 5.0]

@@ -171,6 +171,14 @@ def test_switches_what_an_app_runs_and_follows_the_targets(package, start):
         assert daemon.until(event="switch", branch=2)["fits"]
 
 
+def test_an_accuracy_that_no_share_can_be_is_refused_and_changes_nothing(package):
+    assert shown("target", "accuracy=90%", "--package", package).exit_code == 0
+    refused = shown("target", "accuracy=90", "--package", package)
+    assert refused.exit_code == 2
+    assert 'accuracy: got 90; expected accuracy, a share above 0 and up to 1; write "90%"' in refused.stderr
+    assert shown("target", "--package", package).stdout == "accuracy: 90%\n"
+
+
 def test_ends_cleanly_and_keeps_the_branch(package, start):
     daemon = start()
     daemon.until(event="switch", branch=2)

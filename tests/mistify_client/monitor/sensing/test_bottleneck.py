@@ -58,6 +58,7 @@ def test_the_time_that_stays_is_unknown_again_when_things_get_better_and_not_whe
         (timing(5, 25, 6), 9, Cause.WAITING, True),  # other networks have shown that the wait gets less
         (timing(5, 5, 5, before_ms=6), None, Cause.CALLS, False),
         (timing(5, 9.5, 5, before_ms=0.1), None, None, None),
+        (timing(5, 9.5, 9, before_ms=0.6), None, Cause.NETWORK, True),  # what any call takes
     ],
 )
 def test_a_smaller_network_helps_where_the_time_that_stays_is_below_the_target(
