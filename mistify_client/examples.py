@@ -95,12 +95,12 @@ def read_arrays(
     arrays = read_npz(path)
     values, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
     targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
-    unknown = list[str]()
+    there, unknown = ", ".join(arrays) or "none", list[str]()
     if not targets and not labels_needed:
         missing_targets = []
         unknown = [name for name in arrays if name not in values and name != _ALIASES[0]]
     problems = [
-        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {', '.join(arrays)}", fix)
+        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {there}", fix)
         for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
     ] + [
         Problem(
@@ -126,13 +126,18 @@ def read_npz(path: Path) -> dict[str, Array]:
     Raises:
         MistifyError: INVALID_DATASET, the file is none.
     """
+    expected, fix = "an .npz file with arrays", "write it by numpy.savez"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            with loaded as arrays:
+                return dict(arrays)
+    except FileNotFoundError as error:
+        raise invalid_data(Problem(str(path), "no such file", expected, "check the path")) from error
     except _UNREADABLE as error:
-        raise invalid_data(
-            Problem(str(path), str(error), "an .npz file with arrays", "write it anew")
-        ) from error
+        value = str(error).partition(".")[0]  # what follows is advice for those who trust the file
+        raise invalid_data(Problem(str(path), value, expected, fix)) from error
+    raise invalid_data(Problem(str(path), "a single array without a name", expected, fix))
 
 
 def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[dict[str, Array], list[str]]:

@@ -64,6 +64,14 @@ def test_files_that_are_no_arrays_are_reported(data, tmp_path, content):
         read_examples(tmp_path / "data.npz", manifest, manifest.training)
 
 
+def test_a_single_array_and_a_file_that_is_not_there_are_reported_as_such(data, tmp_path):
+    manifest = Manifest.load(data / "trainable")
+    np.save(tmp_path / "data.npy", IMAGES)
+    for name, reported in (("data.npy", "a single array without a name"), ("none.npz", "no such file")):
+        with pytest.raises(MistifyError, match=rf"{name}: got {reported}; expected an \.npz file"):
+            read_examples(tmp_path / name, manifest, manifest.training)
+
+
 def test_classes_may_be_integers_of_any_kind(read):
     for kind in (*np.typecodes["AllInteger"], "?"):
         classes = np.array([0, 1, 1, 0, 1, 0], kind)
