@@ -52,7 +52,7 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
     path = directory / name
     try:
         content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {name}") from error
     except (ValueError, RecursionError) as error:
         problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")

@@ -94,10 +94,20 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Probl
 def _advice(model: type[BaseModel], keys: Sequence[str | int], message: str) -> tuple[str, str]:
     """Return what a field expects, and an example of it."""
     field = _keys(_model_at(model, keys[:-1])).get(str(keys[-1])) if keys else None
+    expected, fix = _without_examples(message)
     if field is None:
-        return "another value", message
-    fix = f"write for example {json.dumps(field.examples[0])}" if field.examples else message
-    return field.description or "another value", fix
+        return expected, fix
+    if field.examples:
+        fix = f"write for example {json.dumps(field.examples[0])}"
+    elif field.description:
+        fix = message
+    return field.description or expected, fix
+
+
+def _without_examples(message: str) -> tuple[str, str]:
+    """Return what Pydantic expects by its message, and what to do."""
+    expected = message.removeprefix("Input should be ")
+    return (expected, "correct it") if expected != message else ("another value", message)
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:

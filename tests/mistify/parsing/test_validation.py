@@ -60,7 +60,7 @@ def test_the_field_says_what_is_expected_at_any_depth(value):
 def test_fields_without_words_get_pydantics():
     (problem,) = problems({"inner": {"rate": 1, "plain": "x"}})
 
-    assert "valid integer" in problem.fix
+    assert "valid integer" in problem.expected
 
 
 def test_unknown_keys_at_any_depth():
