@@ -268,5 +268,5 @@ def test_examples_are_read_before_a_package_is_asked_for(watched, tmp_path):
     watched.config = watched.config.model_copy(update={"replacement": asks})
     watched.monitor.reload()
     assert f"{tmp_path / 'none.npz'}: got" in watched.journal.problems["config"]
-    with pytest.raises(MistifyError, match="No such file"):
+    with pytest.raises(MistifyError, match="no such file"):
         Monitor(watched.package, lambda: watched.config, watched.journal)
