@@ -50,9 +50,9 @@ def port(
 ) -> None:
     """Port a model to every goal of CONFIG.
 
-    The same command again resumes the same job. Exit codes: 0 all goals met, 11 some goals not met, 1 the job
-    failed, 2 something is wrong with the input and nothing was started, 3 something that was named does not
-    exist, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
+    The same command again resumes the same job, unless it was cancelled. Exit codes: 0 all goals met, 11 some
+    goals not met, 1 the job failed, 2 something is wrong with the input and nothing was started, 3 something
+    that was named does not exist, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
     """
     with reported_errors(), errors_of(str(config)):
         text = read_text(config)

@@ -63,8 +63,8 @@ def adapt_package(
     The blocks are measured on this device, and subnets tried on the data, which never leave it. Without
     labels, those count that answer as the original network does. What runs next is the best one; the others
     that are worth it are kept in a pool. Blocks that the package was fetched without, and that may be of use,
-    come from where it was fetched. Whatever fails before leaves all as it was. Exit code 2: no subnet
-    is as fast; 4: another process adapts the package.
+    come from where it was fetched. Whatever fails before leaves what runs as it was. Exit code 2: no subnet
+    is as fast; 4: another process adapts the package, or it was tuned.
     """
     with reported_errors():
         began = time.perf_counter()

@@ -32,6 +32,9 @@ from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
 #: The directory of latency tables in the state directory.
 TABLES: Final = "subnets"
 
+#: Fewer examples are said to be few.
+FEW_EXAMPLES: Final = 30
+
 #: The examples that subnets are scored on; of more, some are drawn.
 MOST_EXAMPLES: Final = 1_000
 
@@ -104,7 +107,9 @@ def adapt(
         supply = BlockSupply(directory, BlockStore.load(directory), token_file, tell)
         supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
-        tell(f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}")
+        tell(
+            f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}{_doubt(examples)}"
+        )
         evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
         scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
         candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
@@ -178,6 +183,11 @@ def _examples(data: Path, store: BlockStore) -> Examples:
     if len(examples) <= MOST_EXAMPLES:
         return examples
     return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))
+
+
+def _doubt(examples: Examples) -> str:
+    """Say what few examples are worth; nothing of many."""
+    return "" if len(examples) >= FEW_EXAMPLES else ", too few to tell them apart well: some hundred would"
 
 
 def _check_untuned(directory: Path) -> None:

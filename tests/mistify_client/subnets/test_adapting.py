@@ -166,6 +166,15 @@ def test_of_many_examples_some_are_scored(package, tmp_path, device_data):
     assert adapted(package, tmp_path / "many.npz").pool.examples == MOST_EXAMPLES
 
 
+def test_few_examples_are_said_to_be_few(package, tmp_path, device_data):
+    np.savez(tmp_path / "few.npz", x=device_data[0][:5])
+    lines = []
+    adapted(package, tmp_path / "few.npz", tell=lines.append)
+    assert (
+        lines[-1] == "searching 34 subnets on 5 examples, too few to tell them apart well: some hundred would"
+    )
+
+
 def test_models_that_run_learn_of_it(package, unlabelled):
     state_directory(package).mkdir()
     switchboard = Switchboard.open(state_directory(package))
