@@ -107,9 +107,7 @@ def adapt(
         supply = BlockSupply(directory, BlockStore.load(directory), token_file, tell)
         supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
-        tell(
-            f"searching {counted(space.count, 'subnet')} on {counted(len(examples), 'example')}{_doubt(examples)}"
-        )
+        tell(f"searching {counted(space.count, 'subnet')} on {_counted(examples)}")
         evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
         scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
         candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
@@ -185,9 +183,10 @@ def _examples(data: Path, store: BlockStore) -> Examples:
     return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))
 
 
-def _doubt(examples: Examples) -> str:
-    """Say what few examples are worth; nothing of many."""
-    return "" if len(examples) >= FEW_EXAMPLES else ", too few to tell them apart well: some hundred would"
+def _counted(examples: Examples) -> str:
+    """Return the number of examples in words, and what so few are worth."""
+    doubt = "" if len(examples) >= FEW_EXAMPLES else ", too few to tell them apart well"
+    return f"{counted(len(examples), 'example')}{doubt}"
 
 
 def _check_untuned(directory: Path) -> None:
