@@ -15,7 +15,7 @@ from mistify.jobs.job import Goal
 from mistify.wording import counted, listed, names_by
 from mistify_client.cli.errors import EXIT_INTERRUPTED
 from mistify_client.cli.serving import Serving, telling_backoff
-from mistify_client.porting.follow import EXIT_UNMET, finish, follow
+from mistify_client.porting.follow import EXIT_UNMET, finish, follow, packages_of_others
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
@@ -38,6 +38,8 @@ def port_goals(text: str, out: Path, serving: Serving, token: str | None) -> int
         text = _with_files_sent(text, serving, token, shown.show_line)
         job = attach(client, text, out, serving.remote or f"store:{serving.store}")
         shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
+        if others := packages_of_others(out, job):
+            shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")
         _warn(job.goals, shown)
         job = follow(client, job, out, shown)
     return finish(job, out, console)

@@ -9,6 +9,7 @@ from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify.jobs.report import PREDICTION, judged_by
+from mistify.package.manifest import MANIFEST
 from mistify.wording import listed, names_by
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals
@@ -18,6 +19,13 @@ from mistify_client.rpc.porting import PortingClient
 
 #: The exit code of a job that ended with goals that are not met.
 EXIT_UNMET = 11
+
+
+def packages_of_others(out: Path, job: Job) -> list[str]:
+    """Return the names of the goals of other jobs whose packages are in an output directory."""
+    own = {goal.id for goal in job.goals}
+    manifests = (out / "goals").glob(f"*/{MANIFEST}")
+    return sorted({manifest.parent.name for manifest in manifests} - own)
 
 
 def package_directory(out: Path, goal_id: str) -> Path:

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,6 +97,13 @@ def test_the_same_command_comes_back_to_its_job(service, port, config):
     config.write_text(json.dumps(CONFIG, indent=1))
     port()
     assert len(set(keys(service))) == 2
+
+
+def test_packages_of_another_job_in_the_output_are_named_and_kept(service, port, package, tmp_path):
+    for name in ("half", "phones"):  # the first is a goal of this job, too
+        shutil.copytree(package, tmp_path / "out" / "goals" / name)
+    assert "keeps the packages of another job as they are: phones\n" in port().stdout
+    assert (tmp_path / "out" / "goals" / "phones" / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
