@@ -1,7 +1,7 @@
 """The picture in the README, drawn from the tables of `RESULTS.md`.
 
 `python -m benchmarks.results_picture` writes `docs/pictures/results.svg`. Nothing is measured here: the left
-panel shows the goals of the section `tradeoffs`, the right one the times of `collective: ResNet-8`.
+panel shows the goals of the section `tradeoffs`, the right one the times of `collective`.
 """
 
 import re
@@ -69,11 +69,15 @@ def tradeoffs(text: str) -> dict[str, Points]:
 
 
 def times(text: str) -> dict[str, Points]:
-    """Return how long a number of goals takes: (goals, seconds), together and one by one."""
-    rows = [row for row in table("collective: ResNet-8", text) if row[0].isdecimal()]
+    """Return how long numbers of goals take, as accurate: (goals, minutes), together and one by one."""
+    rows = [[_number(cell) for cell in (row[0], *row[4:])] for row in table("collective", text)]
+    factors_of_tools = {"together": [1.0] * len(rows)} | {
+        f"one by one, {tool}": [row[place] for row in rows]
+        for tool, place in (("Mistify", 2), ("Torch-Pruning", 3))
+    }
     return {
-        name: [(_number(row[0]), _number(row[at])) for row in rows]
-        for name, at in (("together", 4), ("one by one", 5))
+        name: [(row[0], row[1] * factor / 60) for row, factor in zip(rows, factors, strict=True)]
+        for name, factors in factors_of_tools.items()
     }
 
 
@@ -92,11 +96,11 @@ def picture(text: str) -> str:
         ),
         Panel(
             510,
-            "Time to port, by number of goals",
+            "ResNet-8: time to the same accuracy",
             "goals",
-            [(count, str(count)) for count in (1, 2, 4, 8, 16, 32)],
-            range(0, 801, 200),
-            " s",
+            [(count, str(count)) for count in (4, 8, 16, 32, 64, 128)],
+            range(0, 101, 20),
+            " min",
             (530, 68),
             times(text),
         ),
