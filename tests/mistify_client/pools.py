@@ -38,13 +38,15 @@ def make_block_package(directory: Path, precision: Quantization = Quantization.N
     return list_files(package)
 
 
-def make_elastic_package(directory: Path) -> Path:
-    """Make a package of the classifier of digits, whose subnets differ."""
+def make_elastic_package(directory: Path, shipped: Sequence[str] = ()) -> Path:
+    """Make a package of the classifier of digits, whose subnets differ.
+
+    Its `serve.tflite` is the network of the shipped blocks, by default the original one.
+    """
     store = elastic_stores.write(directory.with_name("store"))
     whole = directory.with_name("whole.tflite")
-    whole.write_bytes(
-        stitch(directory.with_name("store"), [block.file for block in SubnetSpace(store).original])
-    )
+    files = shipped or [block.file for block in SubnetSpace(store).original]
+    whole.write_bytes(stitch(directory.with_name("store"), files))
     package = make_package(directory, whole, store.inputs, store.outputs)
     elastic_stores.write(package)
     return list_files(package)

@@ -308,9 +308,9 @@ def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(package, tmp_pat
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
     block.unlink()
+    np.testing.assert_allclose(other(images(2)), original(), atol=1e-5)
     if not lost:
         block.write_bytes(content)
-    np.testing.assert_allclose(other(images(2)), original(), atol=1e-5)
     fresh = load(package)
     assert (fresh.wanted, fresh.running) == (0, int(lost))
     np.testing.assert_allclose(fresh(images(2)), original() if lost else expected, atol=1e-5)
