@@ -121,6 +121,7 @@ def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, 
 
 @pytest.mark.slow
 def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, data):
+    slow_down_shipped(device)
     before = adapted(device, data, "0.8x")
     (device / next(file for file in before.chosen.files if "shrunk" in file or "merge" in file)).unlink()
     here = blocks_in(device)
