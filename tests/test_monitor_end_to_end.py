@@ -46,8 +46,8 @@ def ported(directory: Path, address: str) -> tuple[Path, str]:
     command = [MISTIFY, "port", directory / "goals.json", "--out", directory / "out", "--server", address]
     subprocess.run(command, check=True, capture_output=True)
     with PortingClient(address) as client:
-        (job,) = client.jobs()
-    return directory / "out" / "goals" / "phone", job.id
+        (part,) = client.jobs()
+    return directory / "out" / "goals" / "phone", part.job.id
 
 
 @pytest.mark.slow
