@@ -1,6 +1,7 @@
 """A client and a server that share no file: models and data are sent, also over connections that break."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_directories_are_sent_file_by_file(laptop: Path, far_away: tuple[Relay, 
     (laptop / "images.json").write_text(json.dumps(config))
     done = mistify("plan", laptop / "images.json", "--server", between.address)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "sending 200 files" in done.stderr
+    assert re.search("sending 20[01] files", done.stderr)  # with the network, unless it has been sent before
     assert "net.keras" in done.stdout
     assert "upload:" not in done.stdout
 
