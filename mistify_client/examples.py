@@ -95,12 +95,12 @@ def read_arrays(
     arrays = read_npz(path)
     values, missing_inputs = _named(arrays, [info.name for info in inputs], _ALIASES[0])
     targets, missing_targets = _named(arrays, list(kinds), _ALIASES[1])
-    there, unknown = ", ".join(arrays) or "none", list[str]()
+    names, unknown = ", ".join(arrays) or "none", list[str]()
     if not targets and not labels_needed:
         missing_targets = []
         unknown = [name for name in arrays if name not in values and name != _ALIASES[0]]
     problems = [
-        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {there}", fix)
+        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {names}", fix)
         for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
     ] + [
         Problem(

@@ -16,7 +16,7 @@ from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import ServerOption, TokenFile
-from mistify_client.cli.serving import telling_backoff
+from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.porting.follow import package_directory, show_result
 from mistify_client.porting.log import show_log
@@ -99,7 +99,7 @@ def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None)
 
 
 def _client(server: str, token_file: Path | None) -> PortingClient:
-    return PortingClient(server, read_token(token_file), backoff=telling_backoff(server))
+    return PortingClient(server, read_token(token_file), backoff=announcing_backoff(server))
 
 
 def _job_table(client: PortingClient) -> Table:

@@ -24,7 +24,7 @@ from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import OptionalServer, PackageOption, TokenFile
-from mistify_client.cli.serving import telling_backoff
+from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory, read_text
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.profiling import measure_package
@@ -178,7 +178,7 @@ def _connected(
     """Yield a client of the server, or of one that runs for this command."""
     token = read_token(token_file)
     if server is not None:
-        with DevicesClient(server, token, backoff=backoff or telling_backoff(server)) as client:
+        with DevicesClient(server, token, backoff=backoff or announcing_backoff(server)) as client:
             yield client
         return
     if store is None:

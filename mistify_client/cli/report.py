@@ -15,7 +15,7 @@ from mistify.jobs.tradeoffs import TradeOff, trade_offs
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import OptionalServer, TokenFile
-from mistify_client.cli.serving import telling_backoff
+from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.report_files import REPORT_PAGE, read_trade_offs
@@ -52,7 +52,7 @@ def report(
         if server is None:
             job, along_costs = read_trade_offs(Path(job))
         else:
-            with PortingClient(server, read_token(token_file), backoff=telling_backoff(server)) as client:
+            with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
                 along_costs = trade_offs(report_of(client.job(job)))
                 if html is not None:
                     output_directory(html.parent, "--html")

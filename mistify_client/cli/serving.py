@@ -18,16 +18,15 @@ from mistify_client.rpc.retry import Backoff
 #: An embedded server never returns at the same address, so waiting longer is useless.
 _EMBEDDED_ATTEMPTS = 4
 
-
 #: Seconds below which nothing is said of a wait.
-_TOLD_SECONDS = 1.0
+_ANNOUNCED_SECONDS = 1.0
 
 
-def _tell(line: str) -> None:
+def _announce(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def telling_backoff(address: str, tell: Callable[[str], object] = _tell) -> Backoff:
+def announcing_backoff(address: str, tell: Callable[[str], object] = _announce) -> Backoff:
     """Return the delays of retries of a command, which says when it waits for a server.
 
     Args:
@@ -36,7 +35,7 @@ def telling_backoff(address: str, tell: Callable[[str], object] = _tell) -> Back
     """
 
     def wait(seconds: float) -> None:
-        if seconds >= _TOLD_SECONDS:
+        if seconds >= _ANNOUNCED_SECONDS:
             tell(f"the server at {address} is away, trying again in {seconds:.0f} s")
         time.sleep(seconds)
 
@@ -59,7 +58,7 @@ class Serving:
 
     @contextmanager
     def started(
-        self, *, resume: bool = True, tell: Callable[[str], object] = _tell
+        self, *, resume: bool = True, tell: Callable[[str], object] = _announce
     ) -> Iterator[tuple[str, Backoff]]:
         """Yield the address of the server, and the delays of retries.
 
@@ -68,7 +67,7 @@ class Serving:
             tell: called with a line while a running server is away.
         """
         if self.remote is not None:
-            yield self.remote, telling_backoff(self.remote, tell)
+            yield self.remote, announcing_backoff(self.remote, tell)
             return
         with embedded_server(self.store, self.roots, resume=resume) as address:
             yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
@@ -109,7 +108,7 @@ def _problems_of_server(text: str, serving: Serving, token: str | None) -> Seque
         from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
         from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
 
-        with PortingClient(serving.remote, token, backoff=telling_backoff(serving.remote)) as client:
+        with PortingClient(serving.remote, token, backoff=announcing_backoff(serving.remote)) as client:
             client.plan(local_files(text, serving.roots).text)
     except MistifyError as error:
         return [problem for problem in error.problems if as_written(problem.value) == problem.value]

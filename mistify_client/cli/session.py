@@ -14,7 +14,7 @@ from rich.console import Console
 from mistify.jobs.job import Goal
 from mistify.wording import counted, listed, names_by
 from mistify_client.cli.errors import EXIT_INTERRUPTED
-from mistify_client.cli.serving import Serving, telling_backoff
+from mistify_client.cli.serving import Serving, announcing_backoff
 from mistify_client.porting.follow import EXIT_UNMET, finish, follow, packages_of_others
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
@@ -110,7 +110,7 @@ def _with_files_sent(
     if serving.remote is None:
         return text
     files = local_files(text, serving.roots)
-    with FilesClient(serving.remote, token, backoff=telling_backoff(serving.remote, show_line)) as client:
+    with FilesClient(serving.remote, token, backoff=announcing_backoff(serving.remote, show_line)) as client:
         files.send(client, show_line)
     return files.text
 

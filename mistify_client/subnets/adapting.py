@@ -33,7 +33,7 @@ from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
 TABLES: Final = "subnets"
 
 #: Fewer examples are said to be few.
-FEW_EXAMPLES: Final = 30
+_FEW_EXAMPLES: Final = 30
 
 #: The examples that subnets are scored on; of more, some are drawn.
 MOST_EXAMPLES: Final = 1_000
@@ -107,7 +107,7 @@ def adapt(
         supply = BlockSupply(directory, BlockStore.load(directory), token_file, tell)
         supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
-        tell(f"searching {counted(space.count, 'subnet')} on {_counted(examples)}")
+        tell(f"searching {counted(space.count, 'subnet')} on {_in_words(examples)}")
         evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
         scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
         candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
@@ -183,9 +183,9 @@ def _examples(data: Path, store: BlockStore) -> Examples:
     return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))
 
 
-def _counted(examples: Examples) -> str:
+def _in_words(examples: Examples) -> str:
     """Return the number of examples in words, and what so few are worth."""
-    doubt = "" if len(examples) >= FEW_EXAMPLES else ", too few to tell them apart well"
+    doubt = "" if len(examples) >= _FEW_EXAMPLES else ", too few to tell them apart well"
     return f"{counted(len(examples), 'example')}{doubt}"
 
 

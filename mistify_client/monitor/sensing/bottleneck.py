@@ -112,6 +112,7 @@ class Diagnosis:
 def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> Diagnosis | None:
     """Return why inferences are too slow; None if they are not.
 
+    Calls wait for each other where that takes at least half as long as the network; any call takes some time.
     A smaller network helps if the time that stays is below the target. Where no two networks have shown how
     much stays, and the network waits for most of its time, the wait counts as such: perhaps it gets less with
     the network, but nothing has shown it.

@@ -75,7 +75,7 @@ def test_what_is_no_address_is_refused_before_anything_is_tried(mistify, address
 def test_a_command_says_when_it_waits_for_a_server(monkeypatch):
     lines, slept = [], []
     monkeypatch.setattr(serving.time, "sleep", slept.append)
-    wait = serving.telling_backoff("host:7465", lines.append).wait
+    wait = serving.announcing_backoff("host:7465", lines.append).wait
     wait(0.2)
     assert lines == []
     wait(5.0)
