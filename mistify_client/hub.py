@@ -74,6 +74,11 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
         return inspect.unwrap(_tensorflow_hub().load)(handle, tags, options)
     if tags is not None or options is not None:
         raise TypeError("load() takes tags and options for TensorFlow only: a ported model has none")
+    if unknown := porting.keys() - Porting.__annotations__.keys():
+        expected = ", ".join(Porting.__annotations__)
+        raise TypeError(f"porting has no {', '.join(map(repr, sorted(unknown)))}; it takes {expected}")
+    if "server" not in porting:
+        raise TypeError("porting has to name the server: {'server': 'HOST:PORT', ...}")
     return _ported(handle, **porting)
 
 

@@ -68,6 +68,7 @@ def test_a_package_that_has_no_blocks_says_so(tmp_path):
     assert BLOCKS not in Manifest.load(package).files
     (goal,) = json.loads((tmp_path / "out" / "report.json").read_text())["goals"]
     assert "has no blocks: nothing can be replaced in this model" in goal["note"]
+    assert 'blocks of at most 100% of it ("largest")' in goal["note"]
 
 
 def test_a_package_lists_its_blocks(package):
@@ -75,6 +76,17 @@ def test_a_package_lists_its_blocks(package):
     listed = Manifest.load(package).files
     assert {BLOCKS, *(variant.file for variant in store.variants)} < listed.keys()
     assert store.kinds["digit"] == "softmax"
+
+
+def test_a_user_learns_how_many_networks_there_are(package):
+    variants = BlockStore.load(package).variants
+
+    def ways(start):
+        following = [variant.end for variant in variants if variant.start == start]
+        return sum(map(ways, following)) if following else 1
+
+    (goal,) = json.loads((package.parent.parent / "report.json").read_text())["goals"]
+    assert f"has blocks of which {ways(0):,} networks can be made" in goal["note"]
 
 
 def test_a_package_says_which_blocks_its_network_has(package):

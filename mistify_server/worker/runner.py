@@ -1,6 +1,6 @@
 """Tasks of a worker, each done by the object for its kind; loaded models stay in memory for the next."""
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from executors.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.custom_layers import import_layers
@@ -51,13 +51,6 @@ from mistify_server.worker.training_setups import TrainingSetups
 
 Done: TypeAlias = (
     Inspection | SourceResult | PrepareResult | AdaptResult | BranchResult | PackageResult | ReferenceResult
-)
-
-
-#: Why a package that was to have blocks has none.
-_NO_BLOCKS: Final = (
-    "has no blocks: nothing can be replaced in this model, which is too small for it, has layers that are to "
-    "stay, or passes several tensors on everywhere"
 )
 
 
@@ -125,10 +118,10 @@ class TaskRunner:
         branches = self._load_branches(task.branches) if task.branches else None
         test = self._setups.test(task.teacher, task.data)
         steps = params.tune_steps
-        supernet, lacking = None, ""
+        supernet, blocks = None, ""
         if isinstance(params, AdaptiveNetParams) and params.blocks:
             supernet = self._supernet(task, params)
-            lacking = "" if supernet else _NO_BLOCKS
+            blocks = _about_blocks(supernet, params.largest)
         package = package_model(
             model, task, setup, test, training_steps=steps, branches=branches, supernet=supernet
         )
@@ -137,7 +130,7 @@ class TaskRunner:
         source = self._checkpoints.shared(task.teacher)
         layers = layer_table(analyse(source, params.layers), analyse(model), profile_of(task))
         return made.model_copy(
-            update={"note": "; ".join(filter(None, (made.note, reason, lacking))), "layers": layers}
+            update={"note": "; ".join(filter(None, (made.note, reason, blocks))), "layers": layers}
         )
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
@@ -163,3 +156,14 @@ class TaskRunner:
             for branch in branches.branches
         )
         return Branches(branches.base, tuple(networks))
+
+
+def _about_blocks(supernet: TrainedSupernet | None, largest: float) -> str:
+    """Return what the blocks of a package are worth, or why it has none: words that follow its name."""
+    if supernet:
+        return f"has blocks of which {supernet.supernet.space.count():,} networks can be made"
+    return (
+        "has no blocks: nothing can be replaced in this model, which passes several tensors on everywhere, "
+        "has layers that are to stay, or is too small to be divided into blocks of at most "
+        f'{largest:.0%} of it ("largest")'
+    )

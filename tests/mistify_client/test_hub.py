@@ -110,8 +110,11 @@ def test_a_wrong_config_is_reported_before_anything_is_sent(service, porting):
         ({"server": "localhost:1"}, "either a config or both job and goal"),
         ({"server": "localhost:1", "job": "a"}, "either a config or both job and goal"),
         ({"server": "localhost:1", "job": "a", "goal": "b", "config": CONFIG}, "either a config or both"),
-        ({"job": "a", "goal": "b"}, "server"),
-        ({"server": "localhost:1", "config": CONFIG, "model": "resnet"}, "model"),
+        ({"job": "a", "goal": "b"}, "has to name the server"),
+        (
+            {"server": "localhost:1", "config": CONFIG, "model": "resnet"},
+            "porting has no 'model'; it takes server, token, job",
+        ),
     ],
 )
 def test_needs_one_complete_source(porting, message):
