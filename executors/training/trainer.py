@@ -1,7 +1,6 @@
 """The one training loop: what it teaches is a lesson, and whatever is added."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from executors.training.lessons import Lesson, OutputLesson, Parts
 from executors.training.objectives import Floats
 from executors.training.optimizers import ADAM, make_optimizer, optimizer_of
 from executors.training.setup import TrainingSetup
+from executors.training.vectors import Vector
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
@@ -57,6 +57,9 @@ def cosine(steps: int) -> Floats:
 class Trainer:
     """Trains one network and evaluates it. The step is traced once and serves every later call.
 
+    All weights are updated as one vector: dozens of operations for each of them would take longer to trace,
+    and in small networks to run, than the network itself.
+
     Args:
         model: The network, changed in place.
         setup: Data and settings.
@@ -95,12 +98,14 @@ class Trainer:
         self._penalty = penalty
         self._after_step = after_step
         self._primed = memory is not None or name != ADAM
-        self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
+        self._vector = Vector(model.trainable_variables)
+        self._weights = keras.Variable(self._vector.joined(model.trainable_variables), name="weights")
+        self._average = tf.Variable(self._weights)
         self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(setup.train), self._batch_size, np.random.default_rng(seed))
         self._rng = np.random.default_rng(seed)
         self._optimizer = make_optimizer(name, self.usual_rate)
-        self._optimizer.build(model.trainable_variables)
+        self._optimizer.build([self._weights])
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
             self._recall(memory)
@@ -125,21 +130,15 @@ class Trainer:
     def memory(self) -> Memory:
         """Return what another trainer of the same weights, or of a part of them, can go on with."""
         arrays = {
-            kind: {path: variable.numpy() for path, variable in variables.items()}
-            for kind, variables in self._remembered().items()
+            kind: self._vector.by_path(variable.numpy())
+            for kind, (variable,) in moments(self._optimizer).items()
         }
         return Memory(int(self._optimizer.iterations), arrays, self.loss)
 
     def _recall(self, memory: Memory) -> None:
         self._optimizer.iterations.assign(memory.steps)
-        for kind, variables in self._remembered().items():
-            for path, variable in variables.items():
-                variable.assign(memory.arrays[kind][path])
-
-    def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
-        paths = [variable.path for variable in self.model.trainable_variables]
-        kinds = moments(self._optimizer)
-        return {kind: dict(zip(paths, variables, strict=True)) for kind, variables in kinds.items()}
+        for kind, (variable,) in moments(self._optimizer).items():
+            variable.assign(self._vector.from_paths(memory.arrays[kind]))
 
     def _train(self, schedule: Floats) -> float:
         total = 0.0
@@ -159,13 +158,11 @@ class Trainer:
     def start_average(self) -> None:
         """Average the weights from here on: those before were of another network."""
         self._averaged.assign(0.0)
-        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
-            average.assign(variable)
+        self._average.assign(self._vector.joined(self.model.trainable_variables))
 
     def settle(self) -> None:
         """Give the network the running average of its weights, which is better than where a step left it."""
-        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
-            variable.assign(average)
+        self._set_weights(self._average)
         if self._after_step is not None:
             self._after_step()
 
@@ -199,33 +196,41 @@ class Trainer:
             if self._penalty is not None:
                 loss += self._penalty()
         variables = self.model.trainable_variables
-        with self._others_kept(self._lesson.used(drawn)):
-            self._optimizer.learning_rate.assign(rate)
-            self._optimizer.apply(tape.gradient(loss, variables), variables)
+        gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+        self._optimizer.learning_rate.assign(rate)
+        self._update(self._vector.joined(gradients), self._lesson.used(drawn))
+        self._set_weights(self._weights)
         if self._after_step is not None:
             self._after_step()
-        self._average(rate)
+        self._take_average(rate)
         return loss
 
-    @contextmanager
-    def _others_kept(self, used: Sequence[tf.Tensor] | None) -> Iterator[None]:
-        """Keep the weights that a step does not use, and what the optimizer knows of them, as they are."""
+    def _update(self, gradient: tf.Tensor, used: Sequence[tf.Tensor] | None) -> None:
+        """Update the weights as one vector; those not used, and what is known of them, stay as they are."""
+        self._weights.assign(self._vector.joined(self.model.trainable_variables))
         if used is None:
-            yield
+            self._optimizer.apply([gradient], [self._weights])
             return
-        of_weights = zip(self.model.trainable_variables, *moments(self._optimizer).values(), strict=True)
-        before = [[(variable, tf.identity(variable)) for variable in variables] for variables in of_weights]
-        yield
-        for uses, pairs in zip(used, before, strict=True):
-            for variable, value in pairs:
-                variable.assign(tf.where(uses, tf.convert_to_tensor(variable), value))
+        changed = [self._weights, *(variable for (variable,) in moments(self._optimizer).values())]
+        before = [tf.identity(variable) for variable in changed]
+        self._optimizer.apply([gradient], [self._weights])
+        uses = self._vector.repeated(used)
+        for variable, value in zip(changed, before, strict=True):
+            variable.assign(tf.where(uses, tf.convert_to_tensor(variable), value))
 
-    def _average(self, rate: tf.Tensor) -> None:
-        """Move the averages towards the weights; the first ones are the weights themselves."""
+    def _set_weights(self, vector: tf.Tensor) -> None:
+        """Give the network the weights of a vector."""
+        for variable, value in zip(
+            self.model.trainable_variables, self._vector.parted(tf.convert_to_tensor(vector)), strict=True
+        ):
+            variable.assign(value)
+
+    def _take_average(self, rate: tf.Tensor) -> None:
+        """Move the average towards the weights; the first one is the weights themselves."""
         self._averaged.assign_add(tf.cast(rate > 0, tf.float32))
         keep = tf.minimum(_AVERAGE_DECAY, 1 - 1 / tf.maximum(self._averaged, 1.0))
-        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
-            average.assign(keep * average + (1 - keep) * tf.convert_to_tensor(variable))
+        weights = self._vector.joined(self.model.trainable_variables)
+        self._average.assign(keep * self._average + (1 - keep) * weights)
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

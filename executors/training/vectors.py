@@ -1,0 +1,46 @@
+"""Tensors as one vector, on which an update is a few operations, however many tensors there are."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.training.objectives import Floats
+
+
+class Vector:
+    """Joins tensors of the shapes of a network's weights, and takes them apart again.
+
+    Args:
+        weights: The network's, which give order and shapes.
+    """
+
+    def __init__(self, weights: Sequence[keras.Variable]) -> None:
+        self._paths = [weight.path for weight in weights]
+        self._shapes = [tuple(weight.shape) for weight in weights]
+        self._sizes = [prod(shape) for shape in self._shapes]
+
+    def joined(self, tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return tensors of the weights' shapes as one vector [values]."""
+        return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+
+    def parted(self, vector: tf.Tensor) -> list[tf.Tensor]:
+        """Return the tensors of a vector, in the shapes of the weights."""
+        parts = tf.split(vector, self._sizes)
+        return [tf.reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def repeated(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return one value for each weight as a vector with that of every value's weight [values]."""
+        return tf.repeat(tf.stack(values), self._sizes)
+
+    def by_path(self, vector: Floats) -> dict[str, Floats]:
+        """Return the arrays of a vector by the paths of the weights."""
+        parts = np.split(vector, np.cumsum(self._sizes)[:-1])
+        shaped = (part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True))
+        return dict(zip(self._paths, shaped, strict=True))
+
+    def from_paths(self, arrays: Mapping[str, Floats]) -> Floats:
+        """Return arrays, given by the paths of the weights, as one vector."""
+        return np.concatenate([np.reshape(arrays[path], -1) for path in self._paths])

@@ -1,0 +1,44 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.training.vectors import Vector
+
+layers = keras.layers
+
+
+@pytest.fixture
+def weights():
+    """Of several shapes, one of them a single number."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4, 4, 2))
+    x = layers.Flatten()(layers.Conv2D(3, 2)(inputs))
+    return keras.Model(inputs, layers.Dense(1)(x)).trainable_variables
+
+
+def test_tensors_are_joined_in_order_and_taken_apart_again(weights):
+    vector = Vector(weights)
+    joined = vector.joined(weights)
+    flat = np.concatenate([np.asarray(weight).ravel() for weight in weights])
+    np.testing.assert_array_equal(joined, flat)
+    for part, weight in zip(vector.parted(joined), weights, strict=True):
+        np.testing.assert_array_equal(part, weight)
+
+
+def test_each_weight_has_its_value_throughout(weights):
+    values = np.arange(len(weights)) % 2 == 0
+    repeated = Vector(weights).repeated(values).numpy()
+    expected = np.concatenate(
+        [np.full(np.size(weight), value) for weight, value in zip(weights, values, strict=True)]
+    )
+    np.testing.assert_array_equal(repeated, expected)
+
+
+def test_arrays_are_known_by_the_paths_of_the_weights(weights):
+    vector = Vector(weights)
+    arrays = vector.by_path(np.asarray(vector.joined(weights)))
+    assert list(arrays) == [weight.path for weight in weights]
+    for weight in weights:
+        np.testing.assert_array_equal(arrays[weight.path], weight)
+    shuffled = dict(reversed(arrays.items()))
+    np.testing.assert_array_equal(vector.from_paths(shuffled), vector.joined(weights))
