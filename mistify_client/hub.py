@@ -61,7 +61,7 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
         handle: the handle of the model.
         tags: as in `tensorflow_hub.load`; a ported model has none.
         options: as in `tensorflow_hub.load`; a ported model has none.
-        porting: the origin of the ported model.
+        porting: the origin of the ported model. Blocks of its package are fetched when they are needed.
 
     Returns:
         A `PortedModel`; without `porting` a SavedModel that TensorFlow has loaded.
@@ -168,7 +168,8 @@ def _package(client: PortingClient, config: str, server: str, cache: Path) -> Pa
     except MistifyError:
         out.mkdir(parents=True, exist_ok=True)
         with locked(out):  # other processes that load the same model wait
-            job = follow(client, attach(client, config, out, server), out, LineDisplay(logger.info))
+            job = attach(client, config, out, server)
+            job = follow(client, job, out, LineDisplay(logger.info), fetch=client.fetch_without_blocks)
         goal = next(goal for goal in job.goals if goal.id == parsed.id)
         if not goal.files:
             message = f"{parsed.model} has not been ported, the goal is {goal.state.value}: {goal.reason}"

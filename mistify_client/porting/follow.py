@@ -1,6 +1,6 @@
 """A job from submission to report: watch it, fetch each package as its goal ends, then the report."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -43,7 +43,13 @@ def package_directory(out: Path, goal_id: str) -> Path:
 
 
 def follow(
-    client: PortingClient, job: Job, out: Path, display: Display, only: Collection[str] | None = None
+    client: PortingClient,
+    job: Job,
+    out: Path,
+    display: Display,
+    only: Collection[str] | None = None,
+    *,
+    fetch: Callable[[str, str, Path], object] | None = None,
 ) -> Job:
     """Show a job while it runs, fetch the package of each goal as it ends, then write the report.
 
@@ -53,10 +59,12 @@ def follow(
         out: the directory for the packages and the report.
         display: shows the progress.
         only: the ids of the goals to show, fetch and wait for; None for all.
+        fetch: downloads the package of a job's goal into a directory; None to do so with all of its files.
 
     Returns:
         The job in its last state.
     """
+    fetch = fetch or client.fetch
     source = job.source
     left = None if only is None else set(only)
     for event in once_for_equal_goals(client.watch(job.id)):
@@ -71,7 +79,7 @@ def follow(
                 if not state.ended:
                     continue
                 if goal.files:
-                    client.fetch(job.id, goal.id, package_directory(out, goal.id))
+                    fetch(job.id, goal.id, package_directory(out, goal.id))
                 display.ended(goal, source)
                 if left is not None:
                     left.remove(goal.id)

@@ -8,12 +8,15 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState
+from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify_client import hub
+from mistify_client.origin import ORIGIN, Origin
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.runtime.model import PortedModel
 from tests.mistify_client.conftest import PortingFake, ended_job, events, serve
+from tests.mistify_client.pools import make_elastic_package
 
 CONFIG = {
     "id": "half",
@@ -70,6 +73,17 @@ def test_another_server_ports_the_same_config_by_itself(service, porting, packag
     finally:
         server.stop(None).wait()
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
+
+
+def test_blocks_are_left_until_they_are_needed(service, porting, tmp_path):
+    package = make_elastic_package(tmp_path / "elastic")
+    service.serve_package(package)
+    hub.load("resnet", porting=porting)
+    (origin,) = (tmp_path / "cache").rglob(ORIGIN)
+    blocks = {variant.file for variant in BlockStore.load(package).variants}
+    assert blocks
+    assert not blocks & {path.name for path in origin.parent.iterdir()}
+    assert Origin.load(origin.parent) == Origin(server=service.address, job="job-1", goal="half")
 
 
 def test_the_token_is_sent(service, porting):
