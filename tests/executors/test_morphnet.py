@@ -195,28 +195,30 @@ def test_a_block_goes_only_if_the_network_can_do_without_it(essential):
     assert not exceeded(executor.measure(), limits)
 
 
-def side_by_side(a, b):
+def side_by_side(a, b, signs=16):
     """Two branches of so many units each."""
-    inputs = keras.Input((16,), name="signs")
+    inputs = keras.Input((signs,), name="signs")
     branches = [keras.layers.Dense(n, use_bias=False, name=name)(inputs) for name, n in (("a", a), ("b", b))]
-    outputs = keras.layers.Dense(16, name="side")(keras.layers.Concatenate()(branches))
+    outputs = keras.layers.Dense(signs, name="side")(keras.layers.Concatenate()(branches))
     return keras.Model(inputs, outputs)
 
 
 def two_branches(a, b):
-    """Two branches of 16 units in all, on data in which no unit can take over from another.
+    """Two branches of 16 units in all, or 64, on data in which no unit can take over from another.
 
     Units matter by their outgoing weights, 1, 3, 5, ... in both branches: the incoming ones are small
     beside them and, like the variances, the same for all.
     """
-    model = side_by_side(a, b)
-    for name, columns in (("a", np.eye(16)[:, :a]), ("b", np.eye(16)[:, a:])):
+    units = a + b
+    model = side_by_side(a, b, units)
+    for name, columns in (("a", np.eye(units)[:, :a]), ("b", np.eye(units)[:, a:])):
         model.get_layer(name).set_weights([columns])
     outgoing = 100 * np.diag([*range(1, 2 * a, 2), *range(1, 2 * b, 2)])
-    model.get_layer("side").set_weights([outgoing, np.zeros(16)])
-    signs = np.array([[(-1) ** bin(i & j).count("1") for j in range(1, 17)] for i in range(32)])
+    model.get_layer("side").set_weights([outgoing, np.zeros(units)])
+    examples, channels = np.arange(2 * units)[:, None], np.arange(1, units + 1)
+    signs = (-1.0) ** np.bitwise_count(examples & channels)
     train, test = (
-        Dataset({"signs": sign * signs.astype("float32")}, {"side": np.zeros(32, np.int64)})
+        Dataset({"signs": sign * signs.astype("float32")}, {"side": np.zeros(2 * units, np.int64)})
         for sign in (1, -1)
     )
     params = TrainingParams(batch_size=32, learning_rate=1e-12, distillation=0.0)
@@ -232,8 +234,8 @@ def two_branches(a, b):
         # shares of the means 10 and 12 and times 15/5 and 7/3, b has 1.75, 2.14, 2.53 and a 1.50, 2.10, 2.70.
         ((8, 8), (16, 8), {6: {"a": 6, "b": 4}, 10: {"a": 4, "b": 2}}),
         # Of both a half is left. As shares of the means, times 3/1 and 27/13, a has 1.50, and b 0.15, 0.45,
-        # 0.74, 1.04, 1.34, 1.63: without the first of two a branch is hurt more than without five of 14.
-        ((2, 14), (4, 28), {5: {"a": 2, "b": 9}, 6: {"a": 1, "b": 9}}),
+        # 0.74, 1.04, 1.34: without the first of two a branch is hurt more than without five of 14.
+        ((2, 14), (4, 28), {5: {"a": 2, "b": 9}}),
     ],
 )
 def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, source, after_cuts):
@@ -247,6 +249,22 @@ def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, so
         executor.iterate()
         model = executor.network()
         assert analyse(model).widths == widths
+
+
+def test_of_few_units_not_all_but_one_go_before_many_of_others():
+    """As shares of the means, 1.25 is before 1.35, so that one of four would be left and 19 of 60.
+
+    Where all groups have 0.325 of their units, which is what the budget allows, no group is to lose much more
+    than that of what it has beside its last unit. So of the four the third goes after more of the 60.
+    """
+    model, setup = two_branches(4, 60)
+    structure = analyse(model)
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, threshold=0, init_reg_strength=0))
+    budget = {FLOPS: structure.network().flops * 20 / 64}
+    executor.init(Assignment(model, budget, (), setup, 0, structure))
+    executor.adjust({FLOPS: 1.0})
+    executor.iterate()
+    assert analyse(executor.network()).widths == {"a": 2, "b": 18}
 
 
 def cheap_beside_costly(weights):
