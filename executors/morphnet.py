@@ -34,9 +34,9 @@ STRONGEST: Final = 0.03
 
 #: Of what a group has beside its last unit, no less is left than this power of the scale at which all groups
 #: alike would meet the limits, as long as others can be cut. Importance says little about units of different
-#: groups, and nothing about what they save: to save memory where an embedding has nearly all of it, everything
-#: else would be cut to nothing. The last unit does not count, so that of four attention heads two stay where a
-#: fifth of all is left: with one, the encoder of SNIPS lost five points.
+#: groups, and nothing about what they save: to save memory where an embedding has nearly all of it, all the
+#: rest would be cut to nothing. The last unit does not count, so that of four attention heads two stay where
+#: a fifth of all is left: with one, the encoder of SNIPS lost five points.
 _LOPSIDED: Final = 1.5
 
 #: Scales that are tried: so many to a halving, and so many halvings.
