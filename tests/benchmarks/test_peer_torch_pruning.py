@@ -54,6 +54,7 @@ def data():
     return Dataset({"image": images}, {"class": rng.integers(0, 10, 80)})
 
 
+@pytest.mark.slow
 def test_peer_keeps_to_its_share_and_keeps_the_classes(data):
     pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
     from benchmarks import torch_pruner, torch_resnet8

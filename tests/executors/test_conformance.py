@@ -121,7 +121,10 @@ def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once,
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("shares", [{PARAMS: 0.4}, {latency_axis("board"): 0.6, PARAMS: 0.7}])
+@pytest.mark.parametrize(
+    "shares",
+    [{PARAMS: 0.4}, pytest.param({latency_axis("board"): 0.6, PARAMS: 0.7}, marks=pytest.mark.slow)],
+)
 def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(
     algorithm, shares, trained, training_setup
 ):
@@ -219,7 +222,7 @@ def least_under(rules, model):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("axis", [FLOPS, latency_axis("board")])
+@pytest.mark.parametrize("axis", [FLOPS, pytest.param(latency_axis("board"), marks=pytest.mark.slow)])
 def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):
     """At nearly the least that they allow, and it says where no more can be cut."""
     stem, inner, _, last = (layer.name for layer in trained.layers if isinstance(layer, layers.Conv2D))

@@ -276,6 +276,7 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
     assert len(site.tasks("adapt")) == ATTEMPTS
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("program", "message"),
     [
@@ -292,6 +293,7 @@ async def test_a_worker_that_talks_nonsense_fails_the_task(
     assert message in result.message
 
 
+@pytest.mark.sampled
 async def test_a_worker_that_cannot_be_started_is_no_fault_of_the_task(
     make: Make, site: Any, adapt_task: Any
 ) -> None:
@@ -301,6 +303,7 @@ async def test_a_worker_that_cannot_be_started_is_no_fault_of_the_task(
     assert "could not be started" in result.message
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("params", "message"),
     [

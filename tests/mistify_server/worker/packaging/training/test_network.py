@@ -32,7 +32,7 @@ RATE = 0.01
 SHARE = 0.5
 
 #: One of each kind that is quick to make; all others are slow by their number.
-QUICK = ("depthwise", "lstm", "transformer")
+QUICK = ("depthwise",)
 ALL = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETWORKS]
 
 
