@@ -12,7 +12,7 @@ of the processor, which on a busy machine are nearer to those of a quiet one. It
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from statistics import median
 from time import process_time
 from typing import Final
@@ -29,7 +29,8 @@ from benchmarks.tuning_step import resnet8
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import analyse
-from executors.training import trainer
+from executors.training import lessons
+from executors.training.evaluation import call
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant
 
@@ -65,7 +66,7 @@ def measure(options: Namespace) -> Figures:
         table.add_column(column, justify="left" if column == "widths" else "right")
     for widths in WIDTHS:
         ours, first = trained(widths)
-        with _batch_norms_of_keras():
+        with batch_norms_of_keras():
             theirs, _ = trained(widths)
         bursts = [
             (_step_ms(ours), _step_ms(theirs)) for _ in range(_QUICK_BURSTS if options.quick else _BURSTS)
@@ -109,8 +110,9 @@ def trained(widths: Sequence[int]) -> tuple[Trainer, float]:
 
 
 @contextmanager
-def _batch_norms_of_keras() -> Iterator[None]:
-    with patch.object(trainer, "quick_batch_norms", lambda model: nullcontext()):
+def batch_norms_of_keras() -> Iterator[None]:
+    """Let training steps that are traced in the block have the batch norms of Keras."""
+    with patch.object(lessons, "quick_call", call):
         yield
 
 

@@ -1,7 +1,14 @@
 """What `step` compares with."""
 
-from benchmarks.step import SOURCE, multiply_adds
+from contextlib import AbstractContextManager, nullcontext
+
+import keras
+import pytest
+
+from benchmarks.step import SOURCE, batch_norms_of_keras, multiply_adds, trained
 from benchmarks.tuning_step import resnet8
+from executors.training import evaluation
+from executors.training.batch_norm import quick_batch_norms
 
 
 def test_the_roof_is_of_the_multiply_adds_of_all_layers():
@@ -12,3 +19,19 @@ def test_the_roof_is_of_the_multiply_adds_of_all_layers():
         8 * 8 * (9 * 32 * 64 + 9 * 64 * 64 + 32 * 64),
     ]
     assert multiply_adds(resnet8(SOURCE)) == first + sum(stages) + 64 * 10
+
+
+@pytest.mark.parametrize("of_keras", [False, True], ids=["quick", "of Keras"])
+def test_each_side_has_the_batch_norms_that_it_is_said_to_have(
+    of_keras: bool, monkeypatch: pytest.MonkeyPatch
+):
+    traced = []
+
+    def noted(model: keras.Model) -> AbstractContextManager[None]:
+        traced.append(model)
+        return quick_batch_norms(model)
+
+    monkeypatch.setattr(evaluation, "quick_batch_norms", noted)
+    with batch_norms_of_keras() if of_keras else nullcontext():
+        trained((8, 8, 8))
+    assert bool(traced) != of_keras
