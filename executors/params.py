@@ -178,7 +178,7 @@ class AdaptiveNetParams(IterativePruningParams):
         largest: The share of the parameters, and of the multiply-adds, that a block has at the most where it
             can be divided.
         merge: How many blocks in a row one takes the place of.
-        shrink: Shares that are left of the channels inside a block, or between two where one has none.
+        shrink: Shares that are left of the channels inside a block, or between several where one has none.
         variants: What else blocks are replaced with: numbers by the names of plug-ins (`mistify.variants`).
         distil_steps: Training steps in which variants learn what the blocks compute that they replace.
         path_steps: Training steps of subnets, drawn at random, after that.

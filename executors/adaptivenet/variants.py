@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from executors.structure import Structure, analyse, built, in_a_row, narrow
 from executors.structure.graph import Graph, Shape
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
+
+#: Blocks in a row that are shrunk together: the more, the more of the channels between blocks can go.
+_TOGETHER: Final = (2, 3)
 
 
 class VariantMaker(ABC):
@@ -65,19 +69,26 @@ class Shrunk(VariantMaker):
         return graph
 
 
-class ShrunkPair(Shrunk):
-    """Two blocks with some of the channels between them, where one has none inside, as in plain networks."""
+class ShrunkTogether(Shrunk):
+    """Blocks with some of the channels inside and between, where one has none inside, as in plain networks.
+
+    Args:
+        span: How many blocks.
+    """
+
+    def __init__(self, span: int) -> None:
+        self._span = span
 
     def span(self, amount: float) -> int:
-        """Return two blocks, of which a share is left."""
-        return 2
+        """Return the number of blocks, of which a share is left."""
+        return self._span
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
         """Return the blocks with the most important channels; None where each has some inside."""
         if all(block.groups for block in blocks):
             return None
-        pair = in_a_row([block.graph for block in blocks], "block")
-        return super().make([analyse(built(pair), blocks[0].rules)], amount, features)
+        whole = in_a_row([block.graph for block in blocks], "block")
+        return super().make([analyse(built(whole), blocks[0].rules)], amount, features)
 
 
 class Merged(VariantMaker):
@@ -131,8 +142,12 @@ def kinds(params: AdaptiveNetParams) -> list[Kind]:
                     f"algorithm.config.variants.{name}", f"{amount:g}", str(error), "correct it"
                 )
                 raise MistifyError(ErrorCode.INVALID_CONFIG, "a variant cannot be made", [problem]) from error
-    pair = ShrunkPair()
-    return asked_for + [Kind(f"shrink-2-{share:g}", pair, share, pair.span(share)) for share in params.shrink]
+    together = [
+        Kind(f"shrink-{span}-{share:g}", ShrunkTogether(span), share, span)
+        for span in _TOGETHER
+        for share in params.shrink
+    ]
+    return asked_for + together
 
 
 def _largest(worth: np.ndarray, count: int) -> np.ndarray:

@@ -136,13 +136,17 @@ def test_between_blocks_without_channels_inside_some_are_left_out(digits):
     assert [place.name for place in space.places[space.blocks :]] == [
         "block-01-shrink-2-0.5",
         "block-02-shrink-2-0.5",
+        "block-01-shrink-3-0.5",
     ]
     costs = supernet.multiply_adds()
     assert costs[space.blocks] == pytest.approx((costs[1] + costs[2]) / 2, rel=0.01)
+    # Of three convolutions in a row, the second has half of its inputs as well as of its outputs.
+    assert costs[space.blocks + 2] == pytest.approx((costs[1] + costs[2] / 2 + costs[3]) / 2, rel=0.01)
     images = digits[1].inputs
     wanted = Evaluation(built(source.graph)).outputs(images)["digit"]
-    narrowed = supernet.predictions(images, space.with_one(space.blocks))["digit"]
-    assert np.mean((narrowed - wanted) ** 2) < 0.1 * np.var(wanted)
+    for narrowed in (space.blocks, space.blocks + 2):
+        outputs = supernet.predictions(images, space.with_one(narrowed))["digit"]
+        assert np.mean((outputs - wanted) ** 2) < 0.1 * np.var(wanted)
 
 
 def test_blocks_of_several_shapes_are_not_merged(deep, digits):
