@@ -84,7 +84,9 @@ def reached(targets: Iterable[Target], scores: Scores) -> bool:
     return not missed(targets, scores)
 
 
-def serves_better(metric: Metric, scores: Scores, present: Scores, targets: Iterable[Target]) -> bool:
+def serves_better(
+    metric: Metric, scores: Scores, present: Scores, targets: Iterable[Target], *, by: float = 0.0
+) -> bool:
     """Check whether a network is preferable to another: it alone reaches all targets, or it is more accurate.
 
     Args:
@@ -92,10 +94,14 @@ def serves_better(metric: Metric, scores: Scores, present: Scores, targets: Iter
         scores: Of the network.
         present: Of the other one.
         targets: Of the goals that it is for.
+        by: By more than this share it has to be better, where both or neither reach the targets.
     """
     targets = tuple(targets)
     able, other_able = reached(targets, scores), reached(targets, present)
-    return able if able != other_able else metric.better(scores.overall, present.overall)
+    if able != other_able:
+        return able
+    least = metric.after(present.overall, -by) if by else present.overall
+    return metric.better(scores.overall, least)
 
 
 def strictest(*targets: Iterable[Target]) -> tuple[Target, ...]:

@@ -37,6 +37,9 @@ _CORRECTIONS = 2
 #: Architectures that are planned and measured before an edge is adapted, at the most.
 _PLANS = 6
 
+#: The share by which a network that costs more than the source is the better one: seeds differ by as much.
+_WORTH_MORE = 0.005
+
 #: A network that takes less than this share of what its limits allow is cut anew from the parent.
 _LEAST_USED = 0.95
 
@@ -93,7 +96,8 @@ def source_if_better(
 ) -> EdgeOutcome:
     """Return the source in place of an outcome, if it meets the budget and serves the goal better.
 
-    Where it costs no more than the outcome, it is enough if it serves as well.
+    Where it costs as much as the outcome, it is enough if it serves as well; where it costs less, if it
+    serves nearly as well.
 
     It meets limits on this machine's latency as other networks do: measured, and with the same margin.
     """
@@ -103,7 +107,9 @@ def source_if_better(
         return outcome
     scores, _ = Evaluation(source).judge(setup.validation, setup.metric, setup.settings.metrics)
     if all(costs[axis] <= cost for axis, cost in outcome.costs.items()):
-        serves = not serves_better(setup.metric, outcome.scores, scores, targets)
+        is_cheaper = any(costs[axis] < cost for axis, cost in outcome.costs.items())
+        by = _WORTH_MORE if is_cheaper else 0.0
+        serves = not serves_better(setup.metric, outcome.scores, scores, targets, by=by)
     else:
         serves = serves_better(setup.metric, scores, outcome.scores, targets)
     if not serves:

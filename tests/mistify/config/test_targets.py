@@ -49,6 +49,25 @@ def test_what_reaches_all_targets_comes_before_what_scores_higher(
     assert serves_better(Metric.MEAN_SCORE, mine, other, (KIND, PRICE)) is better
 
 
+@pytest.mark.parametrize(
+    ("metric", "mine", "better"),
+    [
+        (Metric.ACCURACY, 0.83, True),
+        (Metric.ACCURACY, 0.81, False),
+        (Metric.MSE, 0.77, True),
+        (Metric.MSE, 0.79, False),
+    ],
+)
+def test_better_by_a_share_of_what_the_other_scores(metric: Metric, mine: float, better: bool) -> None:
+    """By 2 % of 0.8: above 0.816, or an error below 0.784."""
+    assert serves_better(metric, Scores(mine), Scores(0.8), (), by=0.02) is better
+
+
+def test_what_alone_reaches_a_target_is_better_by_however_little() -> None:
+    targets = (Target(OVERALL, Metric.ACCURACY, 0.8),)
+    assert serves_better(Metric.ACCURACY, Scores(0.801), Scores(0.799), targets, by=0.02)
+
+
 figures = st.floats(0.01, 1)
 targets = st.lists(
     st.builds(lambda value: Target("kind", Metric.ACCURACY, value), figures)

@@ -91,6 +91,17 @@ def test_of_equals_the_cheaper_is_handed_on(
     assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
 
 
+@pytest.mark.parametrize(
+    ("cost", "reached", "taken"), [(65.0, 0.753, True), (65.0, 0.754, False), (64.0, 0.753, False)]
+)
+def test_what_costs_more_has_to_be_better_by_more_than_seeds_differ(
+    source: keras.Model, training_setup: TrainingSetup, cost: float, reached: float, taken: bool
+) -> None:
+    """The source, at a cost of 64, reaches 0.75."""
+    own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(reached), 5, True, "")
+    assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
+
+
 @pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
 def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
     source: keras.Model, training_setup: TrainingSetup, measured: float, taken: bool
