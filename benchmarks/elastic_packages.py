@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BlockStore
+from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import Manifest, MeasuredLatency, Versions
 from mistify.package.records import describe_file
 from mistify_client.assembly.stitching import stitch
@@ -69,7 +69,7 @@ def write_package(directory: Path, size: Size, images: int) -> Path:
         inputs=store.inputs,
         outputs=store.outputs,
         versions=Versions(mistify="", tensorflow="", keras=""),
-        files={serve.name: describe_file(serve)},
+        files={file.name: describe_file(file) for file in (serve, directory / BLOCKS)},
         created=datetime.now(UTC),
     ).save(directory)
     data = directory.with_suffix(".npz")

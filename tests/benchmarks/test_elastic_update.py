@@ -2,7 +2,10 @@
 
 import pytest
 
+from benchmarks.elastic_packages import Size, write_package
 from benchmarks.elastic_update import Inference, Update, update_of
+from mistify.parsing.quantities import parse_time
+from mistify_client.subnets.adapting import adapt
 
 CHANGED = 100.0
 
@@ -29,3 +32,9 @@ def test_of_several_decisions_the_last_one_before_counts():
     ran = inferences(40, 40, 8, 9, 8, 9, 8)
     update = update_of(ran, CHANGED, [CHANGED + 0.01, CHANGED + 0.06, CHANGED + 0.1], 10)
     assert update.switch_ms == pytest.approx(28)
+
+
+def test_a_package_of_random_weights_can_be_adapted(tmp_path):
+    data = write_package(tmp_path / "package", Size(2, 8, 8), 20)
+    entries = adapt(tmp_path / "package", data, parse_time("1x")).pool.entries
+    assert "serve.tflite" in [file for entry in entries for file in entry.files]
