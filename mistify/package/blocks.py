@@ -1,6 +1,9 @@
 """The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 3)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
+from os import fstat
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -164,19 +167,41 @@ def read_block(directory: Path, variant: BlockVariant) -> bytes:
         variant: Of the store.
 
     Raises:
+        MistifyError: As `mapped_block`.
+    """
+    with mapped_block(directory, variant) as content:
+        return bytes(content)
+
+
+@contextmanager
+def mapped_block(directory: Path, variant: BlockVariant) -> Iterator[bytes | mmap]:
+    """Return a context with the content of a variant's file, mapped into memory for as long.
+
+    Args:
+        directory: Of the store.
+        variant: Of the store.
+
+    Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or of another network.
     """
-    path = directory / variant.file
+    path, expected = directory / variant.file, variant.content
     try:
-        content = path.read_bytes()
+        file = path.open("rb")
     except FileNotFoundError as error:
-        problem = Problem(str(path), "no such file", f"{variant.content.size} bytes", "fetch it again")
+        problem = Problem(str(path), "no such file", f"{expected.size} bytes", "fetch it again")
         raise corrupt_package(directory, [problem]) from error
+    with file:
+        if fstat(file.fileno()).st_size == expected.size:
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
+                if PackagedFile.of(mapped) == expected:
+                    yield mapped
+                    return
+        content = file.read()  # what cannot be mapped, such as an empty file or a pipe, or is damaged
     actual = PackagedFile.of(content)
-    if actual != variant.content:
-        problem = Problem(str(path), digest_of(actual), digest_of(variant.content), "fetch it again")
+    if actual != expected:
+        problem = Problem(str(path), digest_of(actual), digest_of(expected), "fetch it again")
         raise corrupt_package(directory, [problem])
-    return content
+    yield content
 
 
 def _gap(what: str, expected: int) -> MistifyError:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from mmap import mmap
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -31,7 +32,7 @@ class PackagedFile(Record):
     sha256: Sha256
 
     @classmethod
-    def of(cls, content: bytes) -> "PackagedFile":
+    def of(cls, content: bytes | mmap) -> "PackagedFile":
         """Return the size and the digest of a content."""
         return cls(size=len(content), sha256=hashlib.sha256(content).hexdigest())
 

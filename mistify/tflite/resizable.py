@@ -4,6 +4,7 @@ Beside it, packages have graphs with fixed shapes for accelerators. LiteRT packs
 a file, whichever runs, so that they would take as much memory once more.
 """
 
+from mmap import mmap
 from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
@@ -14,7 +15,7 @@ from mistify.package.manifest import FIXED_BATCH
 _GRAPHS, _SIGNATURES = 8, 18
 
 
-def resizable(network: bytes) -> bytes:
+def resizable(network: bytes | mmap) -> bytes:
     """Return a network without its graphs of fixed shapes, which are the last of the file, if it has any.
 
     Raises:
@@ -26,15 +27,16 @@ def resizable(network: bytes) -> bytes:
         raise ValueError(f"no network: {error}") from error
 
 
-def _without_fixed(network: bytes, model: Any) -> bytes:
+def _without_fixed(network: bytes | mmap, model: Any) -> bytes:
     signatures = [model.SignatureDefs(number) for number in range(model.SignatureDefsLength())]
     fixed = [one for one in signatures if one.SignatureKey().endswith(FIXED_BATCH.encode())]
     if not fixed:
-        return network
+        return bytes(network)
     graphs = min(one.SubgraphIndex() for one in fixed)
     shorter = {_GRAPHS: graphs, _SIGNATURES: len(signatures) - len(fixed)}
+    places = sorted((_place(model, field), count) for field, count in shorter.items())
     view, parts, done = memoryview(network), [], 0
-    for place, count in sorted((_place(model, field), count) for field, count in shorter.items()):
+    for place, count in places:
         parts += [view[done:place], count.to_bytes(4, "little")]
         done = place + 4
     return b"".join([*parts, view[done:]])

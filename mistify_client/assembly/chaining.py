@@ -5,9 +5,9 @@ from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.blocks import BlockVariant, read_block
+from mistify.package.blocks import BlockVariant, mapped_block
 from mistify.package.records import Record
-from mistify_client.assembly.executions import Array, Execution, Tensors, open_network
+from mistify_client.assembly.executions import Array, Execution, Tensors, open_network, part_that_runs
 from mistify_client.assembly.shipped import load_store
 
 
@@ -41,13 +41,14 @@ class LoadedBlock:
             execution: By which it runs.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, naming the file: as `read_block`, or LiteRT cannot run it.
+            MistifyError: CORRUPT_PACKAGE, naming the file: as `mapped_block`, or LiteRT cannot run it.
         """
         self.variant = variant
         self.execution = execution
-        content = read_block(directory, variant)
         try:
-            self._run = open_network(content, execution, threads)
+            with mapped_block(directory, variant) as content:
+                network = part_that_runs(content, execution)
+            self._run = open_network(network, execution, threads)
         except (ValueError, RuntimeError) as error:
             problem = Problem(
                 str(directory / variant.file), f"no network ({error})", "a block", "fetch it again"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
@@ -31,11 +32,20 @@ class Execution(StrEnum):
     COMPILED = "compiled"
 
 
-def open_network(content: bytes, execution: Execution, threads: int) -> Run:
+def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
+    """Return what an execution needs of a `.tflite`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return resizable(content) if execution is Execution.INTERPRETER else bytes(content)
+
+
+def open_network(network: bytes, execution: Execution, threads: int) -> Run:
     """Load a `.tflite` with the signatures of packages, and return what runs it.
 
     Args:
-        content: Of the file.
+        network: Of its content, what `part_that_runs` returns.
         execution: By which it runs.
         threads: The number of threads of LiteRT.
 
@@ -46,11 +56,11 @@ def open_network(content: bytes, execution: Execution, threads: int) -> Run:
         ValueError: It cannot be loaded.
         RuntimeError: Likewise.
     """
-    return _OPEN[execution](content, threads)
+    return _OPEN[execution](network, threads)
 
 
-def _interpreted(content: bytes, threads: int) -> Run:
-    interpreter = open_interpreter(resizable(content), threads)
+def _interpreted(network: bytes, threads: int) -> Run:
+    interpreter = open_interpreter(network, threads)
     interpreter.allocate_tensors()
     run = interpreter.get_signature_runner(SIGNATURE)
     return lambda tensors: dict(run(**tensors))
@@ -59,8 +69,8 @@ def _interpreted(content: bytes, threads: int) -> Run:
 class _Compiled:
     """A network that runs one example at a time, in buffers that are allocated once."""
 
-    def __init__(self, content: bytes, threads: int) -> None:
-        self._model = open_compiled(content, threads)
+    def __init__(self, network: bytes, threads: int) -> None:
+        self._model = open_compiled(network, threads)
         self._key = fixed_batch_signature(SIGNATURE)
         if self._key not in self._model.get_signature_list():
             raise ValueError(f"it has no signature {self._key}, as its shapes cannot be fixed")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from mistify.package.blocks import BlockVariant
 from mistify_client.assembly.chaining import LoadedBlock
+from mistify_client.assembly.paging import return_memory
 
 
 class ResidentBlocks:
@@ -58,6 +59,7 @@ class ResidentBlocks:
             last = max(self._resident, key=self._runs_until)
             del self._resident[last]
             taken -= self._size(last)
+            return_memory()
 
     def _runs_until(self, variant: BlockVariant) -> int:
         """Return how many runs lie before the next one of a block, which is not the present one."""

@@ -92,6 +92,7 @@ class GroupEvaluation:
         Raises:
             MistifyError: As `LoadedBlock`.
         """
+        return_memory()  # of the blocks of the group before
         tree = tree_of(subnets, self._table, self._bytes_at, self._feature_bytes)
         order = list(tree.runs())
         batches = math.ceil(len(next(iter(self._inputs.values()))) / self._batch)

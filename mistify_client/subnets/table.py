@@ -15,6 +15,7 @@ from mistify.profiling.measuring import best_of_each_ms, random_input
 from mistify.wording import counted
 from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Execution
+from mistify_client.assembly.paging import return_memory
 
 #: The time of measuring a block, in several rounds.
 SECONDS: Final = 0.15
@@ -109,6 +110,7 @@ def _kept(path: Path, unmeasured: LatencyTable) -> LatencyTable:
 def _load(
     directory: Path, store: BlockStore, variant: BlockVariant, threads: int, execution: Execution
 ) -> Callable[[], object]:
+    return_memory()  # of the block before, as the largest one, the whole network, needs most of it
     block = LoadedBlock(directory, variant, threads, execution)
     inputs = {
         info.name: random_input((max(1, size) for size in info.shape), info.dtype)
