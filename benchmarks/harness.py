@@ -184,7 +184,8 @@ def _verdict(figures: Figures, figure: str, target: Target, quick: bool) -> bool
     """Return whether a target is met; None if this run does not decide it."""
     if figure not in figures:
         return None if quick and target.get("full_run_only", False) else False
-    return target.get("min", -math.inf) <= figures[figure] <= target.get("max", math.inf)
+    # of numpy's numbers it would be one of its own, which JSON does not take
+    return bool(target.get("min", -math.inf) <= figures[figure] <= target.get("max", math.inf))
 
 
 def _table(

@@ -55,11 +55,13 @@ class ResidentBlocks:
 
     def _make_room(self, needed: int) -> None:
         taken = sum(map(self._size, self._resident))
+        if taken + needed <= self._limit:
+            return
         while self._resident and taken + needed > self._limit:
             last = max(self._resident, key=self._runs_until)
             del self._resident[last]
             taken -= self._size(last)
-            return_memory()
+        return_memory()
 
     def _runs_until(self, variant: BlockVariant) -> int:
         """Return how many runs lie before the next one of a block, which is not the present one."""

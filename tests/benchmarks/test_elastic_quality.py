@@ -1,7 +1,5 @@
 """What `elastic_quality` makes of the accuracies of its sides."""
 
-import json
-
 import pytest
 
 from benchmarks.elastic_quality import ADAPTIVENET, MORPHNET, SHRUNK, Side, figures_of
@@ -32,4 +30,3 @@ def test_points_are_of_the_worst_goal_and_what_merging_gains_of_the_smallest():
             "morphnet_seconds": 400,
         }
     )
-    json.dumps([value <= 0 for value in figures.values()])

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from benchmarks.harness import (
@@ -52,6 +53,7 @@ def test_json_has_exactly_the_documented_form(tmp_path):
         ({"min": 1.0, "max": 2.0}, 1.5, 0),
         ({"min": 1.0, "max": 2.0}, 0.5, 1),
         ({"max": 2.0}, math.nan, 1),
+        ({"max": 2.0}, np.float64(2.1), 1),
     ],
 )
 def test_exit_code_says_whether_the_target_is_met(tmp_path, target, figure, code):

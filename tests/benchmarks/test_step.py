@@ -22,16 +22,16 @@ def test_the_roof_is_of_the_multiply_adds_of_all_layers():
 
 
 @pytest.mark.parametrize("of_keras", [False, True], ids=["quick", "of Keras"])
-def test_each_side_has_the_batch_norms_that_it_is_said_to_have(
+def test_one_side_has_quick_batch_norms_and_the_other_those_of_keras(
     of_keras: bool, monkeypatch: pytest.MonkeyPatch
 ):
     traced = []
 
-    def noted(model: keras.Model) -> AbstractContextManager[None]:
+    def recording(model: keras.Model) -> AbstractContextManager[None]:
         traced.append(model)
         return quick_batch_norms(model)
 
-    monkeypatch.setattr(evaluation, "quick_batch_norms", noted)
+    monkeypatch.setattr(evaluation, "quick_batch_norms", recording)
     with batch_norms_of_keras() if of_keras else nullcontext():
         trained((8, 8, 8))
     assert bool(traced) != of_keras

@@ -116,7 +116,7 @@ def test_gradients_and_steps_are_those_of_tensorflow(name):
         assert np.abs(ours - theirs).max() <= 1e-4 * max(np.abs(theirs).max(), 1e-2 * largest)
     restored(device, before)
     losses = [device.step() for _ in range(STEPS)]
-    same_course(losses, [reference.step() for _ in range(STEPS)])
+    assert_same_course(losses, [reference.step() for _ in range(STEPS)])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_gradients_and_steps_are_those_of_tensorflow(name):
 def test_steps_of_adam_are_those_of_tensorflow(name):
     device = Device(network(name), optimizer="adam")
     reference = Reference(device.model, "adam")
-    same_course([device.step() for _ in range(STEPS)], [reference.step() for _ in range(STEPS)])
+    assert_same_course([device.step() for _ in range(STEPS)], [reference.step() for _ in range(STEPS)])
 
 
 def restored(device, weights):
@@ -134,7 +134,7 @@ def restored(device, weights):
     device.run("reset")
 
 
-def same_course(losses, expected):
+def assert_same_course(losses, expected):
     assert len(set(losses)) > STEPS // 2, "nothing was trained"
     np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-4 * max(np.abs(expected)))
 
