@@ -1,11 +1,12 @@
 """The connection to a server: calls with deadlines, streams, and errors as `MistifyError`s."""
 
 import re
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import grpc
@@ -37,10 +38,6 @@ _CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
-
-
-#: Calls in progress at the same time; a thread is started only if none is idle.
-_MAX_CALLS = 256
 
 #: How long a signal may go unnoticed: one that arrives just before the wait, or in another thread, does
 #: not end the wait.
@@ -122,14 +119,9 @@ class Connection:
         credentials = grpc.ssl_channel_credentials()
         return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
 
-    @cached_property
-    def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="mistify-call")
-
     def close(self) -> None:
         """Cancel every call."""
         self.channel.close()
-        self._threads.shutdown(wait=False)
 
     def call(self, method: Any, request: object, seconds: float) -> Any:
         """Return the answer to one request; an interrupt of the caller cancels the call.
@@ -143,10 +135,10 @@ class Connection:
         with self._translated():
             sending = self.traffic.sending(request)
             try:
-                call = self._wait_for(
+                call = _wait_for(
                     pending.begin, method.future, sending, timeout=seconds, metadata=self._metadata
                 )
-                answer = self._wait_for(call.result)
+                answer = _wait_for(call.result)
             finally:
                 pending.cancel()
         return self.traffic.receiving(answer)
@@ -157,17 +149,11 @@ class Connection:
         with self._translated():
             sending = self.traffic.sending(request)
             try:
-                call = self._wait_for(pending.begin, method, sending, metadata=self._metadata)
-                while (message := self._wait_for(next, call, None)) is not None:
+                call = _wait_for(pending.begin, method, sending, metadata=self._metadata)
+                while (message := _wait_for(next, call, None)) is not None:
                     yield self.traffic.receiving(message)
             finally:
                 pending.cancel()
-
-    def _wait_for(self, function: Callable[..., Any], *args: object, **options: object) -> Any:
-        future = self._threads.submit(function, *args, **options)
-        while not wait([future], _WAKE_UP_SECONDS).done:
-            pass
-        return future.result()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -176,6 +162,34 @@ class Connection:
             yield
         except grpc.RpcError as error:
             raise _error_of(error, self.address) from error
+
+
+def _wait_for(function: Callable[..., Any], *args: object, **options: object) -> Any:
+    """Return what a function returns on a thread of its own; an interrupt ends the wait alone.
+
+    Starting the thread and waiting for the queue are single steps of the interpreter. `threading` and
+    `concurrent.futures` have locks of their own, which an interrupt can leave locked: the thread would wait
+    for them forever, and the interpreter for the thread.
+    """
+    outcomes: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    start_new_thread(_put_outcome, (outcomes, partial(function, *args, **options)))
+    while True:
+        try:
+            value, error = outcomes.get(timeout=_WAKE_UP_SECONDS)
+        except Empty:
+            continue
+        if error is not None:
+            raise error
+        return value
+
+
+def _put_outcome(
+    outcomes: SimpleQueue[tuple[Any, BaseException | None]], function: Callable[[], Any]
+) -> None:
+    try:
+        outcomes.put((function(), None))
+    except BaseException as error:
+        outcomes.put((None, error))
 
 
 def _error_of(call: grpc.RpcError, address: str) -> MistifyError:

@@ -1,7 +1,10 @@
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 
 import grpc
 import pytest
@@ -102,3 +105,56 @@ def test_an_interrupt_after_the_call_was_handed_over_ends_it_on_the_server(conne
     with pytest.raises(KeyboardInterrupt):
         make_call(late)
     assert servicer.was_cancelled()
+
+
+class InterruptedAt:
+    """A trace function that interrupts its thread at one of the steps of the interpreter that it traces."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> "InterruptedAt":
+        frame.f_trace_opcodes = True
+        self.left -= 1
+        if self.left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return self
+
+
+def is_interrupted(address: str, step: int) -> bool:
+    """Read a stream and interrupt it at a step; return whether it takes that many."""
+    connection = Connection(address, None)
+    method = connection.channel.unary_stream(
+        "/test/Twice", pb.GetJobRequest.SerializeToString, pb.JobEvent.FromString
+    )
+    trace, before = InterruptedAt(step), sys.gettrace()
+    try:
+        sys.settrace(trace)
+        list(connection.stream(method, REQUEST))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+        connection.close()
+    return trace.left < 0
+
+
+# Python drops an interrupt that comes while an object is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_no_thread_waits_forever_wherever_an_interrupt_comes():
+    handler = grpc.unary_stream_rpc_method_handler(lambda request, context: iter([b"", b""]))
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", {"Twice": handler})])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    is_interrupted(address, 10**9)  # starts the threads that stay
+    threads, step = set(sys._current_frames()), 0
+    while is_interrupted(address, step):
+        deadline = time.monotonic() + 30
+        while left := set(sys._current_frames()) - threads:
+            assert time.monotonic() < deadline, f"{left} wait after an interrupt at step {step}"
+            time.sleep(0.001)
+        step += 1
+    server.stop(None).wait()
+    assert step > 100
