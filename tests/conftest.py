@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests."""
 
+import gc
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if name in kept:
                 item.add_marker(pytest.mark.slow)
             kept.add(name)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of the garbage collector's rounds: it is there to the end."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

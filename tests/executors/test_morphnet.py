@@ -173,7 +173,7 @@ def sums_over_positions(essential):
     return keras.Model(inputs, outputs), data
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("essential", [True, False])
 def test_a_block_goes_only_if_the_network_can_do_without_it(essential):
     device = EightAtOnce()

@@ -43,6 +43,7 @@ def prepared(trained, training_setup) -> bytes:
     return NestedExecutor(PARAMS).prepare(assigned(trained, training_setup, 0.3), PreparationProgress())
 
 
+@pytest.mark.slow
 def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, training_setup) -> None:
     executor, shares, setup = NestedExecutor(PARAMS), (0.8, 0.55, 0.3), training_setup
     networks = {}

@@ -117,6 +117,7 @@ def test_below_the_cheapest_subnet_that_one_is_cut(assigned, prepared, deep_setu
     assert any("-shrink-0.5-" in layer.name or "-merge-2-" in layer.name for layer in network.layers)
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_is_taken_up_again(assigned, prepared):
     """After any of its parts, without doing again what is done."""
 

@@ -54,6 +54,7 @@ def test_the_original_is_the_network_itself(supernet, deep, inputs):
     np.testing.assert_allclose(own["digit"], deep(inputs["image"]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_knows_its_subnets_by_their_layers(supernet):
     for subnet in subnets(supernet.space):
         assert supernet.subnet_of(copied(built(supernet.graph(subnet)))) == subnet
@@ -93,6 +94,7 @@ def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, di
     assert len(trainer.model.trainable_variables) == len(trainer.memory().arrays["momentums"])
 
 
+@pytest.mark.slow
 def test_on_paths_a_variant_that_is_never_taken_keeps_its_bytes(deep, deep_setup, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
     for layer in supernet.model.layers:

@@ -73,7 +73,7 @@ def test_ranges_that_are_right_stay():
         np.testing.assert_allclose(variable, value, rtol=0.02, atol=0.02)
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("teacher", [False, True])
 def test_it_imitates_int8_and_learns(teacher):
     model = network()
@@ -87,6 +87,7 @@ def test_it_imitates_int8_and_learns(teacher):
     assert losses[1] < losses[0]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_network():
     model = network()
     first, second, other = (quantization_aware(model, training_setup(model), 3, seed) for seed in (1, 1, 2))

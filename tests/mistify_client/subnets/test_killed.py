@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from tests import elastic_stores
 from tests.mistify_client.pools import make_elastic_package
@@ -100,6 +101,7 @@ for kind, step, measures in (("writes", 1, False), ("writes", 1, True), ("reads"
 """
 
 
+@pytest.mark.slow
 def test_sigkill_at_any_point_leaves_a_package_that_runs_as_before_or_as_adapted(tmp_path):
     """So do apps that run, and an option that was chosen counts for the subnets that it was chosen among."""
     make_elastic_package(tmp_path / "package", WORST)

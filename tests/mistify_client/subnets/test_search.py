@@ -183,6 +183,7 @@ def test_what_variants_lose_is_corrected_by_what_a_subnet_with_them_lost():
     assert corrected(own.lost, whole, []) == own.lost
 
 
+@pytest.mark.slow
 def test_nearby_needs_fewer_candidates():
     """To what the search without a neighbourhood reaches with all its candidates, over some seeds."""
     own = known(12)

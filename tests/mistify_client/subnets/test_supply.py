@@ -143,6 +143,7 @@ def test_without_a_server_nothing_begins_that_needs_the_original_network(service
     assert load(device)(elastic_stores.digits()[0][:5]).shape == (5, 10)
 
 
+@pytest.mark.slow
 def test_without_a_server_a_latency_that_other_blocks_may_keep_is_not_called_impossible(
     service, device, data
 ):

@@ -236,6 +236,7 @@ def test_another_key_belongs_to_other_code(
     assert {path.name for path in files("executors")} >= {"nested.py", "elastic.py", "trainer.py"}
 
 
+@pytest.mark.slow
 def test_names_of_files_and_hardware_without_a_limit_make_no_difference(
     source: tuple[Path, SourceResult], tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def source(tmp_path: Path) -> ModelSource:
     return saved_source(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
     runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:

@@ -154,6 +154,7 @@ def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, differenc
     assert_equal(tree.network(runner.run(task)), tree.network(tree.runner().run(task)))
 
 
+@pytest.mark.slow
 def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor has come some way towards the child when training diverges."""
     runner = tree.runner()
@@ -237,6 +238,7 @@ def test_the_goals_own_network_is_the_largest_branch_where_no_budget_is_larger(t
         assert_equal(small.get_layer(name), own.get_layer(name))
 
 
+@pytest.mark.slow
 def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Path) -> None:
     """A limit of parameters, which the source's first layers alone exceed."""
     keras.utils.set_random_seed(0)

@@ -58,6 +58,7 @@ def converted(losses):
     return convert_trainable(model, objectives, tuning, data.inputs)
 
 
+@pytest.mark.slow
 def test_a_step_on_the_device_is_that_of_tensorflow():
     losses = {"kind": "costly_misses", "box": "box_overlap"}
     made, model, data = converted(losses), detector(), examples()
