@@ -69,7 +69,6 @@ def test_it_is_ported_where_the_plug_in_is_installed(work: Path, site: Path) -> 
     assert goal["achieved"]["params"] < 0.8 * report["source"]["params"]
 
 
-@pytest.mark.slow
 def test_it_is_added_by_name_where_the_plug_in_is_installed(work: Path, site: Path, tmp_path: Path) -> None:
     done = add_model(work, tmp_path, environment(site))
     assert done.returncode == 0, done.stderr

@@ -62,7 +62,6 @@ def goals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     return {goal["id"]: goal for goal in report["goals"]}
 
 
-@pytest.mark.slow
 def test_the_validation_data_decide_how_long_a_network_is_tuned(goals: dict[str, dict[str, Any]]) -> None:
     assert goals["wrong-test"]["steps"] <= 5 + ROUND
     assert goals["wrong-validation"]["steps"] == MOST

@@ -33,8 +33,8 @@ ALGORITHMS = [
     for name in plug_ins(ENTRY_POINTS)
 ]
 
-#: For tests that adapt several times: all but the one that is quickest are slow.
-IN_TURN = [
+#: The same for tests that take long with every algorithm: only the quickest is not slow.
+MOSTLY_SLOW = [
     name if name == "morphnet" else pytest.param(name, marks=pytest.mark.slow)
     for name in plug_ins(ENTRY_POINTS)
 ]
@@ -126,7 +126,7 @@ def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once,
     assert_equal(trained.get_weights(), once.source_weights)
 
 
-@pytest.mark.parametrize("algorithm", IN_TURN)
+@pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
 @pytest.mark.parametrize(
     "shares",
     [{PARAMS: 0.4}, pytest.param({latency_axis("board"): 0.6, PARAMS: 0.7}, marks=pytest.mark.slow)],
@@ -159,7 +159,7 @@ def test_the_same_assignment_gives_the_same_network(once, again):
     )
 
 
-@pytest.mark.parametrize("algorithm", IN_TURN)
+@pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
 def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
     """With all that it has compiled, from where it stands; what it has delivered is left alone."""
     whole = costs(trained)[FLOPS]
@@ -214,7 +214,7 @@ def test_with_another_network_it_starts_anew(again):
     assert_equal(sent(again.executor, again.inputs).network().get_weights(), again.weights)
 
 
-@pytest.mark.parametrize("algorithm", IN_TURN)
+@pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
 def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
     with pytest.raises(StuckError, match="flops"):
         adapted(algorithm, assignment(trained, training_setup, {FLOPS: 10.0}))
@@ -227,7 +227,7 @@ def least_under(rules, model):
     return costs_of(least.network(least.least_widths), [BOARD])
 
 
-@pytest.mark.parametrize("algorithm", IN_TURN)
+@pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
 @pytest.mark.parametrize("axis", [FLOPS, pytest.param(latency_axis("board"), marks=pytest.mark.slow)])
 def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):
     """At nearly the least that they allow, and it says where no more can be cut."""

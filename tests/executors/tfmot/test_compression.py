@@ -26,8 +26,7 @@ def kernels(model):
     return {layer.name: np.asarray(layer.kernel) for layer in model.layers if isinstance(layer, kinds)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sparsity", [0.3, 0.5])
+@pytest.mark.parametrize("sparsity", [pytest.param(0.3, marks=pytest.mark.slow), 0.5])
 def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, training_setup, sparsity):
     before = evaluate(trained, training_setup.validation)
     actual = compressed(trained, CompressionConfig(sparsity=sparsity), training_setup, 300, 0)

@@ -73,7 +73,7 @@ def test_ranges_that_are_right_stay():
         np.testing.assert_allclose(variable, value, rtol=0.02, atol=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("teacher", [False, True])
 def test_it_imitates_int8_and_learns(teacher):
     model = network()

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import FrameType
 
 import grpc
@@ -50,6 +51,17 @@ class LateMethod:
         return call
 
 
+@contextmanager
+def served(**handlers: grpc.RpcMethodHandler) -> Iterator[str]:
+    """Serve the methods of a service `test`, and yield the address."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield address
+    server.stop(None).wait()
+
+
 @pytest.fixture
 def servicer() -> CallerInterrupted:
     return CallerInterrupted()
@@ -57,20 +69,16 @@ def servicer() -> CallerInterrupted:
 
 @pytest.fixture
 def connection(servicer) -> Iterator[Connection]:
-    handlers = {
-        "OneAnswer": grpc.unary_unary_rpc_method_handler(servicer),
-        "ManyRequests": grpc.stream_unary_rpc_method_handler(servicer),
-        "ManyAnswers": grpc.unary_stream_rpc_method_handler(servicer),
-    }
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
-    connection = Connection(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", None)
-    server.start()
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    yield connection
-    signal.signal(signal.SIGUSR1, before)
-    connection.close()
-    server.stop(None).wait()
+    with served(
+        OneAnswer=grpc.unary_unary_rpc_method_handler(servicer),
+        ManyRequests=grpc.stream_unary_rpc_method_handler(servicer),
+        ManyAnswers=grpc.unary_stream_rpc_method_handler(servicer),
+    ) as address:
+        connection = Connection(address, None)
+        before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+        yield connection
+        signal.signal(signal.SIGUSR1, before)
+        connection.close()
 
 
 def one_answer(connection: Connection) -> tuple[LateMethod, Callable[[LateMethod], object]]:
@@ -126,7 +134,7 @@ def is_interrupted(address: str, step: int) -> bool:
     """Read a stream and interrupt it at a step; return whether it takes that many."""
     connection = Connection(address, None)
     method = connection.channel.unary_stream(
-        "/test/Twice", pb.GetJobRequest.SerializeToString, pb.JobEvent.FromString
+        "/test/TwoAnswers", pb.GetJobRequest.SerializeToString, pb.JobEvent.FromString
     )
     trace, before = InterruptedAt(step), sys.gettrace()
     try:
@@ -143,18 +151,15 @@ def is_interrupted(address: str, step: int) -> bool:
 # Python drops an interrupt that comes while an object is collected.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_thread_waits_forever_wherever_an_interrupt_comes():
-    handler = grpc.unary_stream_rpc_method_handler(lambda request, context: iter([b"", b""]))
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", {"Twice": handler})])
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    is_interrupted(address, 10**9)  # starts the threads that stay
-    threads, step = set(sys._current_frames()), 0
-    while is_interrupted(address, step):
-        deadline = time.monotonic() + 30
-        while left := set(sys._current_frames()) - threads:
-            assert time.monotonic() < deadline, f"{left} wait after an interrupt at step {step}"
-            time.sleep(0.001)
-        step += 1
-    server.stop(None).wait()
+    two = grpc.unary_stream_rpc_method_handler(lambda request, context: iter([b"", b""]))
+    step = 0
+    with served(TwoAnswers=two) as address:
+        assert not is_interrupted(address, 10**9)  # it starts the threads that stay
+        threads = set(sys._current_frames())
+        while is_interrupted(address, step):
+            deadline = time.monotonic() + 30
+            while left := set(sys._current_frames()) - threads:
+                assert time.monotonic() < deadline, f"{left} wait after an interrupt at step {step}"
+                time.sleep(0.001)
+            step += 1
     assert step > 100

@@ -204,7 +204,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     assert len(set(pids(site))) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
@@ -245,7 +245,7 @@ async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
     assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 async def test_a_model_that_never_loads_is_reported_when_time_is_over(
     make: Make, site: Any, adapt_task: Any
 ) -> None:

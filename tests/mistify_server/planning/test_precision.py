@@ -180,7 +180,6 @@ def test_a_precision_has_to_go_with_the_rest(settings: dict[str, Any], precision
     assert chosen(config(settings=settings, memory="0.1x"))[0] == precision
 
 
-@pytest.mark.slow
 @given(st.floats(0.01, 2), st.floats(0.01, 2), st.floats(0.01, 2))
 def test_no_accuracy_is_paid_for_nothing(memory: float, size: float, flop: float) -> None:
     """No safer precision leaves as much of the network as the one that is chosen."""

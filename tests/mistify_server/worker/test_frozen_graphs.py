@@ -142,7 +142,6 @@ def test_the_graph_is_measured_on_the_test_data(bench: Bench) -> None:
     assert result.measured.keys() == {"latency_ms@host@2-threads"}
 
 
-@pytest.mark.slow
 def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> None:
     settings = DataSettings(
         scale=InputScaling(factor=2.0), augment=Augmentation(flip=True), class_weights="balanced"
@@ -152,7 +151,6 @@ def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> Non
     assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
 
 
-@pytest.mark.slow
 def test_a_graph_takes_no_unlabelled_inputs_beside_labelled_ones(bench: Bench) -> None:
     data = DataSource(
         train="builtin:digits-train", test="builtin:digits-test", unlabelled="builtin:digits-test"
@@ -213,7 +211,6 @@ def test_labelled_test_data_tell_how_often_a_package_without_other_labels_is_rig
     assert root.source_accuracy == 1.0
 
 
-@pytest.mark.slow
 def test_without_labels_nobody_knows_what_is_right(bench: Bench, photos: str) -> None:
     settings = DataSettings(metric=Metric.ACCURACY)
     data = DataSource(unlabelled=photos, labelled=False, settings=settings)

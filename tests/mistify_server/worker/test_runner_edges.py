@@ -154,7 +154,6 @@ def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, differenc
     assert_equal(tree.network(runner.run(task)), tree.network(tree.runner().run(task)))
 
 
-@pytest.mark.slow
 def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor has come some way towards the child when training diverges."""
     runner = tree.runner()

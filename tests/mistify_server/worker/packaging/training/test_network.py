@@ -196,7 +196,7 @@ def test_adaptation_makes_surer_by_scales_and_shifts_alone(fresh):
         assert np.array_equal(old, new) == (old.ndim > 1)
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize(("part", "names"), [("head", ["logits"]), (2, ["b1", "b2", "logits"])])
 def test_only_a_part_is_trained(part, names):
     device = Device(network("residual_identity"), trainable=part)
