@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 import keras
 
-from executors.base import executor_class
 from executors.data import Dataset
 from executors.params import LEAST_CUT
 from executors.structure.signature import signature_of
@@ -360,8 +359,6 @@ class Porting:
 
     def _prepare(self, least: float) -> tuple[str | None, int]:
         """Let the algorithm prepare for goals down to so many multiply-adds; return artifact and steps."""
-        if not executor_class(self._algorithm).prepares():
-            return None, 0
         result = self._runner.run(
             PrepareTask(
                 teacher=self._made.teacher,

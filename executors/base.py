@@ -107,8 +107,8 @@ class AdaptationExecutor(ABC):
         return b""
 
     @classmethod
-    def prepares(cls) -> bool:
-        """Return whether there is anything to prepare."""
+    def prepares(cls, params: Params, source: Structure) -> bool:
+        """Return whether there is anything to prepare for a source, as far as that is known beforehand."""
         return cls.prepare is not AdaptationExecutor.prepare
 
     @classmethod

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 from executors.adaptivenet.selection import Subnets
-from executors.adaptivenet.supernet import Supernet
+from executors.adaptivenet.supernet import Supernet, replaceable
 from executors.adaptivenet.training import SupernetTraining
 from executors.base import Assignment
 from executors.params import AdaptiveNetParams, Params
 from executors.preparing import PreparationProgress
 from executors.pruning.state import PruningState
-from executors.structure import analyse
+from executors.structure import Structure, analyse
 from executors.timing import activity
 from executors.uniform import UniformExecutor
 from mistify.costs.axes import costs_of
@@ -46,6 +46,11 @@ class AdaptiveNetExecutor(UniformExecutor):
         return self._calibrated
 
     @classmethod
+    def prepares(cls, params: Params, source: Structure) -> bool:
+        """Return whether the source has blocks that may be replaced."""
+        return bool(replaceable(source, _of_supernet(params).largest))
+
+    @classmethod
     def prepares_from(cls, params: Params, least: Budget) -> tuple[Mapping[str, object], Budget]:
         """Return the settings of the supernet and of training: whatever the limits, it is the same."""
         return params.model_dump(mode="json", exclude=_OF_EDGES), {}
@@ -58,9 +63,8 @@ class AdaptiveNetExecutor(UniformExecutor):
     @classmethod
     def preparing_steps(cls, params: Params, distance: float) -> int:
         """Return the steps of both stages of the supernet's training."""
-        if not isinstance(params, AdaptiveNetParams):
-            raise TypeError(f"params are {type(params).__name__}; expected {AdaptiveNetParams.__name__}")
-        return params.distil_steps + params.path_steps
+        own = _of_supernet(params)
+        return own.distil_steps + own.path_steps
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Train the supernet of the source; nothing where no block of it can be replaced."""
@@ -103,6 +107,12 @@ class AdaptiveNetExecutor(UniformExecutor):
                 Subnets(*Supernet.loaded(content, assignment.source, self._params.largest)),
             )
         return self._loaded[1]
+
+
+def _of_supernet(params: Params) -> AdaptiveNetParams:
+    if not isinstance(params, AdaptiveNetParams):
+        raise TypeError(f"params are {type(params).__name__}; expected {AdaptiveNetParams.__name__}")
+    return params
 
 
 def _keeps_network(assignment: Assignment) -> bool:

@@ -252,6 +252,17 @@ class Supernet:
         return any(place.start < position < place.end for place in self.space.places)
 
 
+def replaceable(source: Structure, largest: float) -> bool:
+    """Check whether a network has blocks that may be replaced; it is not tried whether they have variants.
+
+    Args:
+        source: The network.
+        largest: As of a supernet.
+    """
+    between = segments(source, largest)[1:-1]
+    return any(source.staying.isdisjoint(segment.graph.layers) for segment in between)
+
+
 def _shapes(layer: keras.Layer) -> list[tuple[int, ...]]:
     return [tuple(weight.shape) for weight in layer.weights]
 

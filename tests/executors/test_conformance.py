@@ -198,7 +198,7 @@ def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training
 
     progress = Progress()
     content = executor_type(params).prepare(inputs, progress)
-    assert executor_type.prepares() == bool(content) == bool(reported)
+    assert executor_type.prepares(params, inputs.source) == bool(content) == bool(reported)
     assert [step for step, _ in reported] == sorted({step for step, _ in reported})
     assert all(step <= total for step, total in reported)
     assert executor_type.preparing_steps(params, 1 / 0.6) == progress.step

@@ -61,7 +61,7 @@ def estimates_of(
         # The source learns nothing from its own answers.
         source_steps=0 if task.data.trains_on_answers else params.source_steps,
         candidates={
-            name: _candidate(executor, params_of(name, task.algorithm_config))
+            name: _candidate(executor, params_of(name, task.algorithm_config), structure)
             for name, executor in executors.items()
             if executor.aptitude is not None or name == task.algorithm
         },
@@ -97,7 +97,7 @@ def _generating(data: DataSource) -> int:
     return sum(passes(generated_count(part)) for part in (data.train, data.test) if part)
 
 
-def _candidate(executor: type[AdaptationExecutor], params: Params) -> Candidate:
+def _candidate(executor: type[AdaptationExecutor], params: Params, source: Structure) -> Candidate:
     aptitude = executor.aptitude or Aptitude()
     distances = [2 ** (place / PER_HALVING) for place in range(1, _HALVINGS * PER_HALVING + 1)]
     return Candidate(
@@ -107,7 +107,7 @@ def _candidate(executor: type[AdaptationExecutor], params: Params) -> Candidate:
         preparing_step=aptitude.preparing_step,
         least_path=aptitude.least_path,
         preparing=tuple(executor.preparing_steps(params, distance) for distance in (1.0, *distances))
-        if executor.prepares()
+        if executor.prepares(params, source)
         else (),
         shared_steps=executor.shared_steps(params),
         adapting=(0, *(executor.adapting_steps(params, distance) for distance in distances)),

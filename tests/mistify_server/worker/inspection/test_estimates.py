@@ -77,6 +77,17 @@ def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> N
     assert (nested.steps(3.0), nested.shared_steps, nested.least_path) == (0, 300, 32)
 
 
+def test_nothing_is_prepared_for_a_model_of_which_no_block_may_be_replaced() -> None:
+    def preparing(model: keras.Model) -> tuple[int, ...]:
+        adaptivenet = task("adaptivenet", distil_steps=30, path_steps=20)
+        return estimates_of(analyse(model), adaptivenet, ()).candidates["adaptivenet"].preparing
+
+    assert set(preparing(residual())) == {50}
+    frozen = residual()
+    frozen.layers[2].trainable = False
+    assert preparing(frozen) == preparing(dense()) == ()
+
+
 def test_traits_tell_networks_apart_and_know_them_again() -> None:
     def traits(model: keras.Model) -> Any:
         return estimates_of(analyse(model), task(), ()).traits
