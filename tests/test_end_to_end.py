@@ -130,7 +130,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
             rest, _ = command.communicate()
             after = state_of(store, job_id)
             integers = {"quantization": {"precision": "int8", "inputs": "int8"}}
-            added = {"id": "added", "adaptation_goal": {"FLOP": "0.3x"}, **integers, **common}
+            added = {"id": "added", "adaptation_goal": {"FLOP": "0.3x"}, **integers}
             config.write_text(json.dumps([added]))
             add = [MISTIFY, "add", job_id, config, "--out", base / "added", "--server", address]
             subprocess.run(add, check=True, capture_output=True)

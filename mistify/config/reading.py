@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -22,6 +22,14 @@ from mistify.errors import THE_CONFIG, MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
+
+_OF_THE_JOB: Final = "of the job"
+
+#: Stands for what all goals of a job have in common, where configs of more are read without knowing the job.
+OF_ANY_JOB: Final[Mapping[str, object]] = {
+    "model": _OF_THE_JOB,
+    "dataset": {"train": _OF_THE_JOB, "test": _OF_THE_JOB},
+}
 
 
 @dataclass(frozen=True)
@@ -87,13 +95,14 @@ def parse_batch(
     source: str = THE_CONFIG,
     *,
     server_knows_more: bool = False,
+    common: Mapping[str, object] | None = None,
 ) -> tuple[PortingConfig, ...]:
     """Return the configs of a text, which has no mistakes; see `read_batch`.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the text.
     """
-    return read_batch(text, source, server_knows_more=server_knows_more).checked()
+    return read_batch(text, source, server_knows_more=server_knows_more, common=common).checked()
 
 
 def read_batch(
@@ -101,6 +110,7 @@ def read_batch(
     source: str = THE_CONFIG,
     *,
     server_knows_more: bool = False,
+    common: Mapping[str, object] | None = None,
     check_count: Callable[[int], object] = lambda _: None,
 ) -> BatchReading:
     """Read a batch of configs: a JSON list as in Figure 3, one config, or goals written in short.
@@ -112,6 +122,8 @@ def read_batch(
         source: The name of the text in errors, such as its file name.
         server_knows_more: whether limits on axes and metrics that are not known here are kept, for a server
             to judge.
+        common: What goals that are added to a job have in common with it: they may leave it out, and it does
+            not count as set in their configs.
         check_count: gets the number of goals before they are checked, and may raise an error.
 
     Raises:
@@ -125,7 +137,7 @@ def read_batch(
     known = {problem.place for problem in problems}
     if not entries and not problems:
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
-    configs, mistaken = _validated([entry.value for entry in entries])
+    configs, mistaken = _validated([entry.value for entry in entries], common or {})
     wrong = (problems_of(error, PortingConfig, f"[{index}]") for index, (_, error) in mistaken.items())
     found = in_the_file(chain.from_iterable(wrong), entries)
     problems += [problem for problem in found if problem.place not in known]
@@ -134,16 +146,19 @@ def read_batch(
 
 
 def _validated(
-    values: Sequence[Any],
+    values: Sequence[Any], common: Mapping[str, object]
 ) -> tuple[dict[int, PortingConfig], dict[int, tuple[Any, ValidationError]]]:
     """Return the configs without mistakes, and the others with theirs, by their indices."""
     configs: dict[int, PortingConfig] = {}
     mistaken: dict[int, tuple[Any, ValidationError]] = {}
     for index, value in enumerate(values):
         try:
-            configs[index] = PortingConfig.model_validate(value)
+            config = PortingConfig.model_validate({**common, **value} if isinstance(value, dict) else value)
         except ValidationError as error:
             mistaken[index] = value, error
+        else:
+            config.model_fields_set.difference_update(common.keys() - value.keys())
+            configs[index] = config
     return configs, mistaken
 
 

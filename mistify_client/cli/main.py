@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from mistify.config.reading import parse_batch
+from mistify.config.reading import OF_ANY_JOB, parse_batch
 from mistify.tokens import read_token
 from mistify_client.cli.commands import Commands
 from mistify_client.cli.errors import errors_of, reported_errors
@@ -114,12 +114,14 @@ def add(
 ) -> None:
     """Add the goals of CONFIG to a job, and port to them from its nearest checkpoints.
 
-    CONFIG names the model, data and algorithm of the job. A job that has ended is continued. The same command
+    Goals that name no model, dataset or algorithm have those of the job; others have to name them as the job
+    does. A job that has ended is continued. The same command
     again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
     """
     with reported_errors(), errors_of(str(config)):
         text = read_text(config)
-        only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
+        goals = parse_batch(text, str(config), server_knows_more=True, common=OF_ANY_JOB)
+        only = [goal.id for goal in goals]
         token = read_token(token_file)
         output_directory(out)
         from mistify_client.cli.session import add_goals  # noqa: PLC0415 (mistakes are answered before)

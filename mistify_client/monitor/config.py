@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, ValidationError
 
 from mistify.config.porting import PortingConfig
-from mistify.config.reading import parse_batch
+from mistify.config.reading import OF_ANY_JOB, parse_batch
 from mistify.errors import Problem, invalid_config
 from mistify.fleet import LONGEST_NAME
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
@@ -47,8 +47,9 @@ class ReplacementConfig(ServerConfig):
 
     Attributes:
         job: the job that goals are added to; without one, the first goal begins a job.
-        goal: a porting config (JSON) with one goal: model, data and algorithm of the job, and its hardware.
-            Each new goal is a copy of this one with its own id and limits.
+        goal: a porting config (JSON) with one goal, and its hardware. Each new goal is a copy of this one
+            with its own id and limits. With a job, it may leave out the model, the dataset and the algorithm,
+            which then are those of the job.
         after: seconds for which no option must fit before a new package is requested.
         examples: `.npz` file with an array of typical examples for each input. A new package has to agree
             with the one in use on them.
@@ -177,17 +178,18 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
     }
     config = config.model_copy(update=resolved)
     if config.replacement is not None:
-        goal_template(config.replacement.goal)
+        goal_template(config.replacement)
     return config
 
 
-def goal_template(path: Path) -> PortingConfig:
+def goal_template(config: ReplacementConfig) -> PortingConfig:
     """Return the porting config that serves as template for new goals.
 
     Raises:
         MistifyError: INVALID_CONFIG, the file is no porting config, or has several goals.
     """
-    goals = parse_batch(read_text(path), str(path), server_knows_more=True)
+    path, common = config.goal, OF_ANY_JOB if config.job else None
+    goals = parse_batch(read_text(path), str(path), server_knows_more=True, common=common)
     if len(goals) > 1:
         raise invalid_config(
             [Problem(str(path), f"{len(goals)} goals", "one", "leave the others out")], str(path)

@@ -131,7 +131,7 @@ class Monitor:
 
     def _configure(self, config: MonitorConfig) -> None:
         asks, reports, fleet = config.replacement, config.reporting, config.fleet
-        template = None if asks is None else goal_template(asks.goal)
+        template = None if asks is None else goal_template(asks)
         if asks is not None and asks.examples is not None:
             # Examples that do not fit are reported now, not when a new package has to be compared on them.
             read_examples(asks.examples, Manifest.load(self._package))

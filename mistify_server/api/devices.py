@@ -25,7 +25,7 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     ) -> pb.ReportLatencyResponse:
         """Improve the predictions for a device."""
         report = (request.device, request.job_id, request.goal_id, request.median_ms)
-        predicted_ms, factor = self._service.report(*report)
+        predicted_ms, factor = await self._service.report(*report)
         return pb.ReportLatencyResponse(predicted_ms=predicted_ms, factor=factor)
 
     async def ListDevices(  # noqa: N802

@@ -1,5 +1,6 @@
 """Servicer of uploads."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,7 +19,9 @@ class FilesServicer(files_pb2_grpc.FilesServicer):
 
     async def FindFiles(self, request: pb.FindFilesRequest, context: Any) -> pb.FindFilesResponse:  # noqa: N802
         """Say how much of some files is there."""
-        states = [self._uploads.state(_digest(file)) for file in request.files]
+        states = await asyncio.to_thread(
+            lambda: [self._uploads.state(_digest(file)) for file in request.files]
+        )
         return pb.FindFilesResponse(
             states=[pb.FileState(complete=state.complete, arrived=state.arrived) for state in states]
         )

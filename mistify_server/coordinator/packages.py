@@ -32,11 +32,7 @@ class PublishedModels:
     def _tunable(self, group: Group, package: PackageReference) -> Tunable:
         if package.job_id != group.job_id:
             raise _refused("job_id", package.job_id, f"{group.job_id}, the group's job")
-        goals = {goal.id: goal for goal in self._store.jobs.job(group.job_id).goals}
-        goal = goals.get(package.goal_id)
-        if goal is None or goal.batch != group.batch:
-            of_group = [goal.id for goal in goals.values() if goal.batch == group.batch]
-            raise _refused("goal_id", package.goal_id, f"one of {', '.join(of_group)}")
+        goal = self._goal_of(group, package.goal_id)
         files = {file.name: file for file in goal.files}
         if NETWORK not in files or files[NETWORK].sha256 != package.sha256:
             raise _refused("sha256", package.sha256, _digest_of(goal))
@@ -45,6 +41,18 @@ class PublishedModels:
         if not tunable:
             raise _refused("goal_id", package.goal_id, "a package whose weights can be tuned")
         return tunable
+
+    def _goal_of(self, group: Group, goal_id: str) -> Goal:
+        expected = f"a goal of batch {group.batch} of the job {group.job_id}"
+        try:
+            goal = self._store.jobs.goal(group.job_id, goal_id)
+        except MistifyError as error:
+            if error.code is not ErrorCode.NOT_FOUND:
+                raise
+            raise _refused("goal_id", goal_id, expected) from error
+        if goal.batch != group.batch:
+            raise _refused("goal_id", goal_id, expected)
+        return goal
 
 
 def _digest_of(goal: Goal) -> str:

@@ -46,7 +46,7 @@ class DeviceService:
         self._devices.put(device, table, profiles)
         return device
 
-    def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
+    async def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
         """Adjust the predictions for a device to the latency of a goal's package there.
 
         Returns:
@@ -59,13 +59,12 @@ class DeviceService:
         if not (math.isfinite(median_ms) and median_ms > 0):
             problem = Problem("median_ms", f"{median_ms:g}", "a positive number", "measure it again")
             raise MistifyError(ErrorCode.INVALID_CONFIG, "the latency was not taken", [problem])
-        goal = next((goal for goal in self._jobs.job(job_id).goals if goal.id == goal_id), None)
-        if goal is None:
-            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+        goal = self._jobs.goal(job_id, goal_id)
         name = device_profile_name(device, goal.quantization.precision.integer, goal.threads)
         predicted = goal.achieved.get(latency_axis(name))
-        (plan,) = (state.plan for state in self._jobs.batches(job_id) if state.plan.number == goal.batch)
-        profile = plan.hardware.get(name)
+        # Of a large job, its batches take a second to read.
+        batches = await asyncio.to_thread(self._jobs.batches, job_id)
+        profile = next(state.plan for state in batches if state.plan.number == goal.batch).hardware.get(name)
         if predicted is None or not isinstance(profile, MeasuredProfile):
             message = f'nothing was predicted for "{goal_id}" on {device}; name it as the hardware of a goal'
             raise MistifyError(ErrorCode.NOT_FOUND, message)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from abc import abstractmethod
 from collections.abc import Mapping
 
@@ -16,12 +15,14 @@ from mistify_server.engines.supervision import (
     WorkerConnection,
     WorkerCrashed,
     WorkerDied,
+    WorkerNotStarted,
     needed,
 )
 from mistify_server.engines.worker_pool import WorkerPool
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Task
+from mistify_server.tasks.under_way import UnderWay
 
 ATTEMPTS = 3
 
@@ -48,9 +49,6 @@ LEASES: Mapping[str, float] = {
     "reference": 600.0,
 }
 
-#: Seconds by which the clock of a file system may be behind.
-FILE_CLOCK = 1.0
-
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +70,7 @@ class PooledEngine(Engine):
         self._deadlines = deadlines
         self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1, keep=False)
-        self._begun: dict[object, float] = {}
+        self._tasks = UnderWay()
         self._lost = 0
 
     @property
@@ -83,7 +81,7 @@ class PooledEngine(Engine):
     @property
     @override
     def busy_since(self) -> float:
-        return min(self._begun.values(), default=time.time())
+        return self._tasks.since
 
     @property
     @override
@@ -102,12 +100,8 @@ class PooledEngine(Engine):
 
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
-        attempts = object()
-        self._begun[attempts] = time.time() - FILE_CLOCK
-        try:
+        with self._tasks.one():
             return await self._attempt(task, on_progress)
-        finally:
-            del self._begun[attempts]
 
     async def _attempt(self, task: Task, on_progress: OnProgress) -> Result:
         pool = self._regular
@@ -135,7 +129,7 @@ class PooledEngine(Engine):
                 _log.warning(message, extra={"worker": name, "task": task.kind})
                 return _failure(message)
             except WorkerDied as error:
-                self._lost += 1
+                self._lost += not isinstance(error, WorkerNotStarted)
                 failure, code = str(error), error.code
                 about = {"worker": name, "task": task.kind, "attempt": attempt}
                 _log.warning("attempt %d of %d failed: %s", attempt, ATTEMPTS, failure, extra=about)

@@ -40,6 +40,11 @@ class JobRunner:
         }
 
     @property
+    def busy_since(self) -> float:
+        """Return when the oldest step under way began, in seconds since 1970; now if there is none."""
+        return self._queue.busy_since
+
+    @property
     def waiting(self) -> int:
         """Return how many steps could begin, were there more workers."""
         return self._queue.waiting

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
@@ -42,6 +43,14 @@ class RunningJobs:
     def waiting(self) -> int:
         """Return how many steps of all jobs could begin, were there more workers; any thread may ask."""
         return sum(runner.waiting for runner in tuple(self._runners.values()))
+
+    @property
+    def busy_since(self) -> float:
+        """Return when the oldest step under way began, in seconds since 1970; now if there is none.
+
+        A step refers to what its tasks have made when the last of them has ended.
+        """
+        return min((runner.busy_since for runner in self._runners.values()), default=time.time())
 
     def start(self, job_id: str) -> None:
         """Run a job from wherever it stands; a server that stops leaves it to the next one."""
@@ -166,8 +175,9 @@ class RunningJobs:
         return JobRunner(self._store, self._engine, job, states, lambda: self._wake_watchers(job.id))
 
     def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
-        self._store.jobs.end(job_id, goal_state, job_state, reason)
-        _log.info("the job is %s", job_state.value, extra={"job": job_id})
+        if not self._store.jobs.ended(job_id):
+            self._store.jobs.end(job_id, goal_state, job_state, reason)
+            _log.info("the job is %s", job_state.value, extra={"job": job_id})
         self._wake_watchers(job_id)
 
     def _wake_watchers(self, job_id: str) -> None:

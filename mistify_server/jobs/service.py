@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from itertools import chain, starmap
 from pathlib import Path
 
-from mistify.config.porting import PortingConfig
 from mistify.config.reading import BatchReading
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
@@ -101,12 +100,17 @@ class PortingService:
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         plans = [plan for plan, _, _ in planned]
         job = self._new_job([goals[config.id] for config in reading.configs.values()])
-        kept = await asyncio.to_thread(
-            jobs.create, Submission(job, plans, config_text, idempotency_key or None)
-        )
+        submission = Submission(job, plans, config_text, idempotency_key or None)
+        # The caller may hang up, but a job that is kept has to be started.
+        return await asyncio.shield(asyncio.create_task(self._start(submission)))
+
+    async def _start(self, submission: Submission) -> str:
+        """Keep and start a job, or return the id of the one that its key has submitted meanwhile."""
+        job = submission.job
+        kept = await asyncio.to_thread(self._store.jobs.create, submission)
         if kept is job:
-            _log.info("a job was submitted", extra={"job": job.id, "goals": len(goals)})
-            self._jobs.start_new(job, plans)
+            _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
+            self._jobs.start_new(job, submission.plans)
         return kept.id
 
     async def plan(self, config_text: str) -> Plan:
@@ -133,46 +137,44 @@ class PortingService:
 
         Args:
             job_id: of the job.
-            config_text: as of `submit`; with models, data and algorithms of the job, and new ids.
+            config_text: as of `submit`, with new ids; models, data and algorithms are those of the job, and
+                may be left out where it has only one.
             idempotency_key: nothing is added twice to a job under one key; empty for none.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was added; CONFLICT, the key has added other goals.
         """
-        reading = await asyncio.to_thread(read_configs, config_text, self._max_goals)
-        with reading.problems_at_their_places():
-            await self._insert_goals(job_id, reading.checked(), config_text, idempotency_key)
-
-    async def _insert_goals(
-        self, job_id: str, configs: Sequence[PortingConfig], config_text: str, idempotency_key: str
-    ) -> None:
         inspections: Inspections = {}
         while True:
             async with self._jobs.held(job_id):
                 if self._added(job_id, config_text, idempotency_key):
                     return
-                reject_too_many(len(configs), self._max_goals, self._store.jobs.goal_states(job_id).total())
                 lost = self._lost(job_id)
                 snapshot = await asyncio.to_thread(self._snapshot, job_id)
-                resolved = await asyncio.to_thread(snapshot.resolve, configs)
-                uninspected = [
-                    batch for batch in snapshot.uninspected(resolved) if batch.number not in inspections
-                ]
-                if not uninspected:
-                    plans, goals = await asyncio.to_thread(
-                        snapshot.insert, resolved, inspections, self._store.jobs
-                    )
-                    # Nothing is awaited from here on: what was planned fits the job as it stands, unless a
-                    # checkpoint on which it may rest was lost meanwhile.
-                    if self._lost(job_id) == lost:
-                        addition = Addition(goals, plans, config_text, idempotency_key or None)
-                        self._store.jobs.add_goals(job_id, addition)
-                        _log.info("goals were added", extra={"job": job_id, "goals": len(goals)})
-                        self._jobs.grow(job_id, addition)
-                        return
+                reading = await asyncio.to_thread(read_configs, config_text, self._max_goals, snapshot.common)
+                configs = reading.checked()
+                reject_too_many(len(configs), self._max_goals, len(snapshot.job.goals))
+                with reading.problems_at_their_places():
+                    resolved = await asyncio.to_thread(snapshot.resolve, configs)
+                    uninspected = [
+                        batch for batch in snapshot.uninspected(resolved) if batch.number not in inspections
+                    ]
+                    if not uninspected:
+                        plans, goals = await asyncio.to_thread(
+                            snapshot.insert, resolved, inspections, self._store.jobs
+                        )
+                # Nothing is awaited from here on: what was planned fits the job as it stands, unless a
+                # checkpoint on which it may rest was lost meanwhile.
+                if not uninspected and self._lost(job_id) == lost:
+                    addition = Addition(goals, plans, config_text, idempotency_key or None)
+                    self._store.jobs.add_goals(job_id, addition)
+                    _log.info("goals were added", extra={"job": job_id, "goals": len(goals)})
+                    self._jobs.grow(job_id, addition)
+                    return
             if uninspected:
-                inspections = {**inspections, **await self._inspected(uninspected)}
+                with reading.problems_at_their_places():
+                    inspections = {**inspections, **await self._inspected(uninspected)}
 
     async def _inspected(self, batches: Sequence[ResolvedBatch]) -> Inspections:
         """Return the inspections of batches, by their numbers."""
@@ -218,7 +220,7 @@ class PortingService:
 
     async def _remove(self, job_id: str) -> int:
         async with self._removing:
-            busy_since = self._inspector.engine.busy_since
+            busy_since = min(self._inspector.engine.busy_since, self._jobs.busy_since)
             freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since)
         _log.info("the job was removed", extra={"job": job_id, "freed_bytes": freed})
         return freed
@@ -276,11 +278,11 @@ class PortingService:
         Raises:
             MistifyError: NOT_FOUND, there is no such goal, or it has no package.
         """
-        goals = self._store.jobs.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
-        if not goals or not goals[0].files:
-            state = f", it is {goals[0].state.value}" if goals else ": there is no such goal"
-            raise MistifyError(ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no package{state}')
-        return [(file, self._store.artifacts.path(artifact_of(file))) for file in goals[0].files]
+        goal = self._store.jobs.goal(job_id, goal_id)
+        if not goal.files:
+            message = f'the goal "{goal_id}" has no package, it is {goal.state.value}'
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        return [(file, self._store.artifacts.path(artifact_of(file))) for file in goal.files]
 
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
         return read_and_resolve(config_text, self._resolver, self._max_goals)

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from mistify_server.tasks.under_way import UnderWay
+
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
@@ -19,6 +21,12 @@ class StepQueue:
         self._queue: asyncio.PriorityQueue[tuple[tuple[int, ...], int, Step]] = asyncio.PriorityQueue()
         self._count = itertools.count()
         self._left = 0
+        self._steps = UnderWay()
+
+    @property
+    def busy_since(self) -> float:
+        """Return when the oldest step under way began, in seconds since 1970; now if there is none."""
+        return self._steps.since
 
     @property
     def waiting(self) -> int:
@@ -48,6 +56,7 @@ class StepQueue:
     async def _run_steps(self) -> None:
         while True:
             _, _, step = await self._queue.get()
-            await step()
+            with self._steps.one():
+                await step()
             self._left -= 1
             self._queue.task_done()

@@ -59,6 +59,14 @@ class JobSnapshot:
     states: Sequence[BatchState]
     devices: DeviceStore
 
+    @property
+    def common(self) -> dict[str, object]:
+        """The model, data and algorithm, as far as all batches have the same."""
+        values = {
+            part: [of_plan(state.plan) for state in self.states] for part, (_, of_plan) in _COMMON.items()
+        }
+        return {part: every[0] for part, every in values.items() if all(each == every[0] for each in every)}
+
     def resolve(self, configs: Sequence[PortingConfig]) -> list[ResolvedBatch]:
         """Return new configs by the batch of the job with the same model, data and algorithm.
 

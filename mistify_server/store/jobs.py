@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
@@ -67,6 +68,17 @@ class JobStore(ABC):
         Raises:
             MistifyError: NOT_FOUND, it has no such goal; INVALID_CONFIG, the page token is none.
         """
+
+    def goal(self, job_id: str, goal_id: str) -> Goal:
+        """Return a goal of a job. No others are read.
+
+        Raises:
+            MistifyError: NOT_FOUND, it has no such goal.
+        """
+        goals = self.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
+        if not goals:  # an empty id selects no goal
+            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+        return goals[0]
 
     @abstractmethod
     def details(self, job_id: str, goal_id: str) -> GoalDetails:

@@ -40,7 +40,8 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
     Args:
         store: Of the server.
         job_id: Of the job.
-        busy_since: When the oldest task under way began, in seconds since 1970; now if there is none.
+        busy_since: When the oldest step of a job, or task, under way began, in seconds since 1970; now if
+            there is none.
 
     Returns:
         Bytes that became free.

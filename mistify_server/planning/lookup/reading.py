@@ -1,5 +1,8 @@
 """A text with configs, and all that its names stand for."""
 
+from collections.abc import Mapping
+from functools import partial
+
 from mistify.config.reading import BatchReading, collective_batches, read_batch
 from mistify.errors import invalid_config
 from mistify_server.planning.batch import ResolvedBatch
@@ -9,13 +12,21 @@ from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.tasks.problems import ProblemCollector
 
 
-def read_configs(config_text: str, max_goals: int) -> BatchReading:
+def read_configs(
+    config_text: str, max_goals: int, common: Mapping[str, object] | None = None
+) -> BatchReading:
     """Return the configs of a text, which are refused unread where they are too many for any job.
+
+    Args:
+        config_text: JSON as in the paper's Figure 3.
+        max_goals: The most goals of a job.
+        common: As of `read_batch`.
 
     Raises:
         MistifyError: INVALID_CONFIG, the text is no JSON, or has too many goals.
     """
-    return read_batch(config_text, check_count=lambda count: reject_too_many(count, max_goals))
+    check_count = partial(reject_too_many, most=max_goals)
+    return read_batch(config_text, common=common, check_count=check_count)
 
 
 def read_and_resolve(

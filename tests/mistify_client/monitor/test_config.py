@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.monitor.config import goal_template, load_config
+from mistify_client.monitor.config import ReplacementConfig, goal_template, load_config
 from mistify_client.monitor.state.targets import Targets
 from tests.paths import REPOSITORY
 from tests.tokens import write_token
@@ -60,7 +60,18 @@ def test_the_example_is_one():
     configs = REPOSITORY / "configs"
     config = load_config(configs / "monitor.toml")
     assert config.targets.latency is not None
-    assert goal_template(config.replacement.goal).id
+    assert goal_template(config.replacement).id
+
+
+def test_a_goal_that_is_added_to_a_job_may_leave_out_what_the_job_has(write, tmp_path):
+    path = write(REPLACEMENT)
+    (tmp_path / "goal.json").write_text(json.dumps({"id": "phone", "adaptation_goal": {"latency": "20ms"}}))
+    with pytest.raises(MistifyError) as caught:
+        load_config(path)
+    assert [problem.place for problem in caught.value.problems] == ["[0].model", "[0].dataset"]
+    path.write_text(REPLACEMENT + 'job = "j"\n')
+    template = goal_template(load_config(path).replacement)
+    assert template.model_dump(exclude_unset=True).keys() == {"id", "adaptation_goal"}
 
 
 def test_a_server_takes_the_place_of_the_configs(write):
@@ -112,4 +123,4 @@ def test_a_template_is_one_goal(tmp_path):
     path = tmp_path / "goals.json"
     path.write_text(json.dumps([GOAL, {**GOAL, "id": "other"}]))
     with pytest.raises(MistifyError, match="got 2 goals; expected one"):
-        goal_template(path)
+        goal_template(ReplacementConfig(server="127.0.0.1:1", goal=path))

@@ -56,6 +56,35 @@ async def test_a_running_job_takes_a_goal_up(
     ]
 
 
+async def test_added_goals_have_the_model_data_and_algorithm_of_the_job_where_they_name_none(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    algorithm = {"name": "chamnet", "config": {"tune_steps": 7}}
+    job = await caller.submit([make_config("large", FLOP="0.8x", algorithm=algorithm)])
+    await caller.finished(job.id)
+    await caller.add(job.id, [{"id": "small", "adaptation_goal": {"FLOP": "0.4x"}}])
+    job = await caller.finished(job.id)
+    assert parents(job) == {"large": None, "small": "large"}
+    large, small = site.tasks("adapt")
+    for part in ("data", "teacher", "algorithm", "algorithm_config"):
+        assert small[part] == large[part]
+
+
+async def test_added_goals_have_to_name_what_differs_within_the_job(caller: Any, make_config: Config) -> None:
+    algorithms = {name: {"name": name} for name in ("morphnet", "chamnet")}
+    job = await caller.submit(
+        [make_config(name, FLOP="0.8x", algorithm=algorithm) for name, algorithm in algorithms.items()]
+    )
+    goal = {"id": "small", "adaptation_goal": {"FLOP": "0.4x"}}
+    refused = await failure(caller.add(job.id, [goal]))
+    (problem,) = refused.problems
+    assert problem.place == "[0].algorithm"
+    assert all(name in problem.expected for name in algorithms)
+    grown = await caller.add(job.id, [{**goal, "algorithm": algorithms["chamnet"]}])
+    assert parents(grown)["small"] == "chamnet"
+    await caller.finished(job.id)
+
+
 async def test_a_job_that_has_ended_runs_again_for_the_new_goals_alone(
     caller: Any, site: Any, make_config: Config
 ) -> None:
@@ -322,9 +351,11 @@ async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing
     monkeypatch.setattr("mistify_server.planning.lookup.reading.read_batch", slow_at_first)
     first = asyncio.create_task(caller.add(job.id, later, key="k"))
     await asyncio.to_thread(reading.wait, 60)
-    second = await caller.add(job.id, later, key="k")
+    second = asyncio.create_task(caller.add(job.id, later, key="k"))
+    await caller.page(1)  # by now the second call has come, too
     let_go.set()
-    assert list(goals(await first)) == list(goals(second)) == ["a", "b"]
+    assert list(goals(await first)) == list(goals(await second)) == ["a", "b"]
+    assert next(readings) == 1
 
 
 async def test_a_goal_added_while_the_job_is_cancelled_is_cancelled(

@@ -1,13 +1,18 @@
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobState
+from mistify.v1 import porting_pb2 as pb
+from mistify_server.engines.pooled_engine import PooledEngine
 from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.store.artifacts import artifacts_of
 from mistify_server.store.changes import CheckpointSaved, GoalChanged, JobChanged
 from mistify_server.store.sql.jobs import SqlJobStore
 
@@ -87,6 +92,44 @@ async def test_a_new_job_is_run_as_it_was_planned_without_reading_it(
 
     monkeypatch.setattr(SqlJobStore, "batches", broken)
     job = await caller.submit([make_config("a", FLOP="0.5x")])
+    assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_a_job_runs_whose_caller_hangs_up_while_it_is_kept(
+    caller: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, begun, hung_up = SqlJobStore.create, threading.Event(), threading.Event()
+
+    def slowly(store: SqlJobStore, submission: Any) -> Any:
+        begun.set()
+        assert hung_up.wait(30)
+        return create(store, submission)
+
+    monkeypatch.setattr(SqlJobStore, "create", slowly)
+    call = asyncio.create_task(caller.submit([make_config("a", FLOP="0.5x")], key="again"))
+    await wait_until(begun.is_set)
+    call.cancel()
+    await asyncio.wait([call])
+    # Another call is answered after the first one was given up.
+    await caller.page(1)
+    hung_up.set()
+    job = await caller.submit([make_config("a", FLOP="0.5x")], key="again")
+    assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_files_of_a_step_stay_though_its_later_tasks_began_after_they_were_made(
+    caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = await caller.submit([make_config("a", FLOP="0.8x")])
+    await caller.finished(ended.id)
+    (site.control / "hold-adapt").touch()
+    job = await caller.submit([make_config("b", FLOP="0.5x")])
+    await wait_until(lambda: len(site.tasks("adapt")) == 2)
+    made = artifacts_of(site.store).put(b"by a task of the step that has ended", ".keras")
+    monkeypatch.setattr(PooledEngine, "busy_since", inf)
+    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=ended.id))
+    assert artifacts_of(site.store).path(made).exists()
+    (site.control / "hold-adapt").unlink()
     assert (await caller.finished(job.id)).state is JobState.DONE
 
 

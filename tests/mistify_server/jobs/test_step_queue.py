@@ -1,4 +1,5 @@
 import asyncio
+import time
 from functools import partial
 
 import pytest
@@ -78,3 +79,23 @@ async def test_a_step_added_at_the_end_is_taken_or_finds_the_run_over(turns: int
 
 async def test_an_empty_agenda_is_done() -> None:
     await StepQueue().run(2)
+
+
+async def test_it_is_busy_since_its_oldest_step_began_whatever_that_does_meanwhile() -> None:
+    queue, pauses, seen = StepQueue(), [asyncio.Event(), asyncio.Event()], []
+
+    async def paused() -> None:
+        for pause in pauses:
+            await pause.wait()
+            seen.append(queue.busy_since)
+
+    before = time.time()
+    queue.add((0,), paused)
+    running = asyncio.create_task(queue.run(1))
+    for pause in pauses:
+        await asyncio.sleep(0)
+        pause.set()
+    await running
+    # Within the step, the same moment, before it could make a file; after it, the present.
+    assert seen[0] == seen[1] < before
+    assert queue.busy_since >= before

@@ -57,7 +57,7 @@ class Site:
             self.package,
             self.state,
             self.config.model_copy(update=changes),
-            goal_template(self.config.goal),
+            goal_template(self.config),
             Journal(self.state.log, self.entries),
             retry=Backoff(first=0.01, longest=0.05),
             run_trial=run_trial or self.run_trial,
@@ -89,13 +89,17 @@ def site(package, tmp_path, service, turns):
     site.stop()
 
 
-def on_probation(site, *, fastest_ms, before_ms, fits=False):
-    """Install a package and measure it for as long as probation lasts; return the background path."""
+def on_probation(site, *, fastest_ms, before_ms, fits=False, meanwhile=lambda: None):
+    """Install a package and measure it for as long as probation lasts; return the background path.
+
+    Whatever else happens meanwhile happens at the beginning of the probation.
+    """
     background = site.daemon()
     background.fastest_ms = before_ms
     background.ask(SHORT, Manifest.load(site.package))
     background.resume()
     site.until("probation")
+    meanwhile()
     for second in range(70):
         background.fastest_ms = fastest_ms
         background.judge(1000.0 + second, fits)

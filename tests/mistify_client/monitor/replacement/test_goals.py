@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistify.config.porting import PortingConfig
-from mistify.config.reading import collective_batches, parse_batch
+from mistify.config.reading import OF_ANY_JOB, collective_batches, parse_batch
 from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.replacement.goals import Shortfall, new_goal
 from mistify_client.monitor.state.targets import Targets
@@ -31,6 +31,13 @@ def template(**changes: object) -> PortingConfig:
 def asked(shortfall: Shortfall, package=None, **changes: object) -> PortingConfig:
     (config,) = parse_batch(new_goal(template(**changes), package or three_branches(), shortfall).config)
     return config
+
+
+def test_what_the_template_leaves_to_the_job_so_does_the_goal():
+    text = json.dumps({"id": "phone", "adaptation_goal": {"latency": "100ms"}})
+    (left_out,) = parse_batch(text, common=OF_ANY_JOB)
+    (goal,) = json.loads(new_goal(left_out, three_branches(), SHORT).config)
+    assert goal.keys() == {"id", "adaptation_goal"}
 
 
 SHORT = Shortfall(Targets(latency="20ms"), ratio=8.0, fastest_ms=32.0)

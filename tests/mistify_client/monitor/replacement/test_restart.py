@@ -28,7 +28,7 @@ from mistify_client.monitor.state.state import MonitorState
 package, goal = map(Path, sys.argv[1:])
 state, config = MonitorState.of(package), ReplacementConfig(server="127.0.0.1:1", goal=goal)
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-Background(package, state, config, goal_template(goal), Journal(state.log, None), run_trial=die).resume()
+Background(package, state, config, goal_template(config), Journal(state.log, None), run_trial=die).resume()
 signal.pause()
 """
 
