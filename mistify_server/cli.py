@@ -106,7 +106,13 @@ def add_tuning_group(
             metavar="JSON", help='Settings of the measure, such as {"location_km": 1, "time_hours": 24}.'
         ),
     ],
-    batch: Annotated[int, typer.Option(min=0, help="Number of the job's collective batch.")] = 0,
+    batch: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Which of the job's batches, from 0: goals with one model, data and algorithm are a batch.",
+        ),
+    ] = 0,
     correlation: Annotated[
         str, typer.Option(help="Correlation measure that compares devices.")
     ] = "spatiotemporal",

@@ -67,7 +67,7 @@ class ServeConfig(BaseSettings):
         str | None,
         typer.Option(
             metavar="HOST:PORT|off",
-            help="Where HTTP is served, the REST interface; off opens none.",
+            help="Address of the pages and the REST interface; off serves neither.",
             show_default=DEFAULT_HTTP,
         ),
     ] = Field(None, description="HOST:PORT or off", examples=[DEFAULT_HTTP])
@@ -76,8 +76,8 @@ class ServeConfig(BaseSettings):
         AfterValidator(lambda origins: list(map(checked_origin, origins))),
         typer.Option(
             metavar="ORIGIN",
-            help="Origin at which a proxy shows the HTTP to browsers, such as https://porting.example.org; "
-            "may be repeated.",
+            help="Origin under which browsers reach the server through a proxy, such as "
+            "https://porting.example.org; may be repeated.",
         ),
     ] = Field([], description="a list of origins", examples=[["https://porting.example.org"]])
     data_root: Annotated[

@@ -34,7 +34,6 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
         "make demo": f"{_INSTALLS}, and tests/test_end_to_end.py ports what it ports",
         "make test": "this test is part of it",
         "job 20261125-005248-38535bf4, 7 goals": "what make demo has printed once",
-        "pip install '.[server]'": _INSTALLS,
         "pip wheel --no-deps --wheel-dir dist .": _CLIENT_ALONE,
         "pip install './mistify_porting-0.1.0-py3-none-any.whl[client]'": _CLIENT_ALONE,
         "mistify port configs/resnet8_cifar10.json --data-root DATA --out out": (

@@ -74,7 +74,8 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
         val fitting = branches.indices.filter {
             branches[it].getJSONObject("latency").getDouble("median_ms") <= milliseconds
         }
-        val sign = if (manifest.getString("metric") in listOf("mse", "mae")) -1 else 1 // less is better
+        val metric = manifest.getString("metric")
+        val sign = if (metric in listOf("mse", "mae") || metric.endsWith("_error")) -1 else 1 // less is better
         val best = fitting.sortedByDescending { sign * branches[it].getDouble("validation_accuracy") }
         return "branch_${best.firstOrNull() ?: 0}"
     }

@@ -91,7 +91,8 @@ final class Package {
   /// The signature of the most accurate branch within a latency, or of the cheapest if none is.
   private static func signature(_ manifest: Manifest, within milliseconds: Double) -> String {
     if manifest.branches.isEmpty { return "serving_default" }
-    let sign: Double = ["mse", "mae"].contains(manifest.metric) ? -1 : 1  // less is better
+    let less = ["mse", "mae"].contains(manifest.metric) || manifest.metric.hasSuffix("_error")  // is better
+    let sign: Double = less ? -1 : 1
     let fitting = manifest.branches.enumerated().filter { $0.element.latency.median_ms <= milliseconds }
     let best = fitting.max { sign * $0.element.validation_accuracy < sign * $1.element.validation_accuracy }
     return "branch_\(best?.offset ?? 0)"

@@ -99,7 +99,9 @@ json verified(const fs::path& package) {
 
 // The most accurate branch within a latency, or the cheapest if none is.
 size_t chosen_branch(const json& manifest, double milliseconds) {
-  bool less = manifest["metric"] == "mse" || manifest["metric"] == "mae";  // is better
+  std::string metric = manifest["metric"], end = "_error";
+  bool less = metric == "mse" || metric == "mae" ||  // is better
+      (metric.size() >= end.size() && metric.compare(metric.size() - end.size(), end.size(), end) == 0);
   size_t best = manifest["branches"].size();
   double accuracy = 0;
   for (size_t number = 0; number < manifest["branches"].size(); ++number) {

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-ERRORS = ("mse", "mae")  # metrics of which less is better
-
 
 def current(package: Path) -> Path:
     """Return the version that was tuned or installed last, or the package as it was shipped."""
@@ -40,7 +38,9 @@ def chosen_branch(manifest: dict, milliseconds: float, slowdown: float = 1.0) ->
         for number, branch in enumerate(manifest["branches"])
         if branch["latency"]["median_ms"] * slowdown <= milliseconds
     ]
-    best = min if manifest["metric"] in ERRORS else max
+    metric = manifest["metric"]
+    lower_is_better = metric in ("mse", "mae") or metric.endswith("_error")
+    best = min if lower_is_better else max
     return best(fitting)[1] if fitting else 0
 
 

@@ -105,7 +105,7 @@ class DataSettings(Settings):
         labels: The names of classes by output, or a file with them; by default those that the training data
             have.
         preparation: What an app does with an input, by its name.
-        code: The files of metrics and losses that are written as `FILE.py:NAME`, by the names.
+        code: Filled in by the program from `FILE.py:NAME`; not to be written.
     """
 
     metric: Metric | None = Field(

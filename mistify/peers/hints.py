@@ -47,10 +47,10 @@ class Hints(Settings):
     """A summary of a device's data without the data themselves. A hint that is None is not sent.
 
     Attributes:
-        location: where they come from.
-        time: when, with its time zone.
-        view_degrees: where the camera looks, clockwise from north.
-        features: summary of their features, such as the mean over the examples; any length.
+        location: where the data were taken.
+        time: when the data were taken, with the time zone.
+        view_degrees: the direction of the camera, clockwise from north.
+        features: a summary of the data's features, such as the mean over the examples; any length.
         labels: share of each class.
     """
 

@@ -58,7 +58,11 @@ def fetch(
         Path | None, typer.Option(help="Directory for the packages and report. Default: named like the job.")
     ] = None,
     without_blocks: Annotated[
-        bool, typer.Option("--without-blocks", help="Leave them to `mistify adapt`, which fetches some.")
+        bool,
+        typer.Option(
+            "--without-blocks",
+            help="Do not download the blocks of packages: `mistify adapt` fetches those that it needs.",
+        ),
     ] = False,
     token_file: TokenFile = None,
 ) -> None:

@@ -54,16 +54,19 @@ def adapt_package(
     threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="File that holds the server's access token. Default: that of when it was fetched."),
+        typer.Option(
+            help="File that holds the server's access token. "
+            "Default: the token file that the package was fetched with."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose the subnet of a package that is the most accurate on the data of this device within a latency.
 
     The blocks are measured on this device, and subnets tried on the data, which never leave it. Without
-    labels, those count that answer as the original network does. What runs next is the best one; the others
+    labels, the answers of the original network count as right. What runs next is the best one; the others
     that are worth it are kept in a pool. Blocks that the package was fetched without, and that may be of use,
-    come from where it was fetched. Whatever fails before leaves what runs as it was. Exit code 2: no subnet
+    come from where it was fetched. If anything fails, what ran before goes on running. Exit code 2: no subnet
     is as fast; 4: another process adapts the package, or it was tuned.
     """
     with reported_errors():

@@ -27,6 +27,9 @@ from tests.paths import DATA, REPOSITORY
 
 RECIPES = REPOSITORY / "docs" / "recipes"
 
+#: Metrics of which less is better: Mistify's own, and one of a plug-in.
+ERRORS = ("mse", "mae", "pinball_error")
+
 #: Runs the recipe, and makes sure that nothing of Mistify was imported.
 ALONE = """
 import runpy, sys
@@ -145,11 +148,15 @@ def test_python_chooses_a_branch(
     np.testing.assert_allclose(outputs["scores"], expected["branches"][branch], atol=1e-5)
 
 
-def test_the_branch_with_the_least_error_or_on_a_slower_device_is_chosen(branches: Path) -> None:
+@pytest.mark.parametrize("metric", ERRORS)
+def test_the_branch_with_the_least_error_or_on_a_slower_device_is_chosen(branches: Path, metric: str) -> None:
     content = json.loads(Manifest.load(branches).model_dump_json())
     assert recipe().chosen_branch(content, 0.5, slowdown=2) == 0
-    content["metric"] = Metric.MSE.value
+    assert recipe().chosen_branch(content, 0.5) == 1
+    content["metric"] = metric
     assert recipe().chosen_branch(content, 0.5) == 0
+    content["metric"] = f"{metric}_of_a_kind"  # a share, as its name has another end
+    assert recipe().chosen_branch(content, 0.5) == 1
 
 
 def test_cpp_runs_one_example(program: Path, plain: Path, tmp_path: Path, expected: Any) -> None:
@@ -160,6 +167,16 @@ def test_cpp_runs_one_example(program: Path, plain: Path, tmp_path: Path, expect
 def test_cpp_chooses_a_branch(program: Path, branches: Path, tmp_path: Path, expected: Any) -> None:
     for milliseconds, branch in ((0.05, 0), (0.5, 1), (9, 2)):
         outputs = by_program(program, branches, [expected["image"][:1]], tmp_path, milliseconds)
+        np.testing.assert_allclose(outputs, expected["branches"][branch][0], atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", ERRORS)
+def test_cpp_chooses_the_branch_with_the_least_error(
+    program: Path, branches: Path, tmp_path: Path, expected: Any, metric: str
+) -> None:
+    for name, branch in ((metric, 0), (f"{metric}_of_a_kind", 1)):
+        Manifest.load(branches).model_copy(update={"metric": Metric(name)}).save(branches)
+        outputs = by_program(program, branches, [expected["image"][:1]], tmp_path, 0.5)
         np.testing.assert_allclose(outputs, expected["branches"][branch][0], atol=1e-5)
 
 

@@ -41,7 +41,8 @@ class Targets(Settings):
 
     Attributes:
         latency: upper limit in milliseconds.
-        accuracy: lower limit of the package's metric; for `mse`, the upper limit.
+        accuracy: lower limit of the package's metric; for an error (`mse`, `mae`, and names that end in
+            `_error`), the upper limit.
         memory: upper limit in bytes for the option that runs, by the cost model.
     """
 
