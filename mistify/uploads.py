@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -22,8 +22,9 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 #: What file systems take as one part of a path, in bytes.
 _LONGEST_PART: Final = 255
 
-#: Files of a directory.
+#: Files of a directory, and bytes of its listing.
 MOST_FILES: Final = 1_000_000
+MOST_LISTING_BYTES: Final = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,17 @@ def listing_text(files: Mapping[str, FileDigest]) -> bytes:
     return json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
 
 
-def read_listing(content: bytes) -> dict[str, FileDigest]:
+def read_listing(listing: Path) -> dict[str, FileDigest]:
     """Return the files of a directory by their paths, none of which leads out of it.
 
     Raises:
-        MistifyError: INVALID_DATASET, it is no listing.
+        MistifyError: INVALID_DATASET, it is no listing, or too large a one.
     """
+    length = listing.stat().st_size
+    if length > MOST_LISTING_BYTES:  # a config may name any file as a directory
+        raise _invalid("the listing", f"{length:,} bytes", f"at most {MOST_LISTING_BYTES:,} bytes")
     try:
-        entries = json.loads(content)
+        entries = json.loads(listing.read_bytes())
         files = {path: FileDigest(sha256, size) for path, (sha256, size) in entries.items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise _invalid("the listing", str(error), "an object with SHA-256 and size of each file") from error

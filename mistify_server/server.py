@@ -266,7 +266,7 @@ async def _collect_uploads(uploads: Uploads) -> None:
     while True:
         try:
             freed = await asyncio.to_thread(uploads.collect)
-        except OSError as error:
+        except (OSError, MistifyError) as error:
             _log.warning("uploads that nothing needs could not be removed: %s", error)
         else:
             if freed:

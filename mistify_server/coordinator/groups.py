@@ -1,14 +1,11 @@
 """Making of groups of devices that tune together."""
 
-import re
-
-from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.errors import Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.validation import shown
 from mistify.peers.correlation import correlation as correlation_of
+from mistify_server.store.names import check_name
 from mistify_server.store.tuning import Group, TuningStore
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def add_group(
@@ -28,11 +25,7 @@ def add_group(
         MistifyError: INVALID_CONFIG, with every problem; CONFLICT, the name is taken; NOT_FOUND, there is no
             such job or batch.
     """
-    if not _NAME.fullmatch(name):
-        raise MistifyError(
-            ErrorCode.INVALID_CONFIG,
-            f'got the name "{name}"; expected up to 64 letters, digits, ".", "_" and "-"; rename it',
-        )
+    check_name(name)
     group = Group(name, job_id, batch, correlation, _settings(settings_text))
     correlation_of(correlation, group.settings)
     tuning.add_group(group)

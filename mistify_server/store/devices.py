@@ -37,7 +37,7 @@ class DeviceStore(ABC):
     def profiles(self, name: str) -> list[MeasuredProfile]:
         """Return the profiles of a device, one for each precision and number of threads.
 
-        None where there is no such device.
+        The list is empty where there is no such device.
         """
 
     @abstractmethod

@@ -65,12 +65,14 @@ class Uploads:
         #: Bytes that have come since the server was started.
         self.received = 0
         self._bytes = sum(path.stat().st_size for path in self._all_files())
+        self._counting = Lock()
         self._busy: set[str] = set()
+        #: Held while names are made and files removed, which can take long: never by the event loop.
         self._naming = Lock()
 
     @property
     def kept(self) -> int:
-        """Return the bytes of all files together."""
+        """Return the bytes of all files together; one that is arriving counts as if it were whole."""
         return self._bytes
 
     def state(self, file: FileDigest) -> FileState:
@@ -100,15 +102,16 @@ class Uploads:
         with self._alone(file), writing(self._directory):
             self._arriving.mkdir(parents=True, exist_ok=True)
             part = self._part(file.sha256)
-            with part.open("r+b" if part.exists() else "w+b") as target:
-                self._touch(part)  # what is arriving again is not what nobody has asked for
-                arrived = target.seek(0, os.SEEK_END)
-                try:
-                    await asyncio.to_thread(self._prepare, file, offset, target)
+            part.touch()
+            self._touch(part)  # what is arriving again is not what nobody has asked for
+            _check_offset(file, offset, part)
+            if self._room(part) < file.size:
+                await asyncio.to_thread(self.collect)
+            with self._reserved(file, part):
+                await _to_its_end(os.truncate, part, offset)
+                with part.open("ab") as target:
                     await self._append(file, target, chunks)
-                finally:
-                    self._bytes += target.seek(0, os.SEEK_END) - arrived
-            await asyncio.to_thread(self._accept, file, part)
+            await _to_its_end(self._accept, file, part)
 
     def find(self, upload: UploadName) -> Path:
         """Return the path of an upload, with the name that it has in configs.
@@ -129,17 +132,18 @@ class Uploads:
         return path
 
     def collect(self) -> int:
-        """Remove what no job refers to and nobody has asked for during a day; return the bytes freed."""
+        """Remove what no job refers to and nobody has asked for during a day; return the bytes freed.
+
+        Raises:
+            MistifyError: It is not known what jobs refer to: the store cannot be read.
+            OSError: A file cannot be removed.
+        """
         mentioned = self._mentioned()
-        for directory in self._named.glob("*"):
-            if directory.name not in mentioned and self._is_old(directory):
-                shutil.rmtree(directory)
-        files = [path for path in self._all_files() if path.stat().st_nlink == 1 and self._is_old(path)]
-        freed = sum(path.stat().st_size for path in files)
-        for path in files:
-            path.unlink()
-        self._bytes -= freed
-        return freed
+        with self._naming:
+            for directory in self._named.glob("*"):
+                if directory.name not in mentioned and self._is_old(directory):
+                    shutil.rmtree(directory)
+            return sum(self._remove(path) for path in self._all_files() if self._is_unneeded(path))
 
     def _place(self, digest: str) -> Path:
         return self._files / digest[:2] / digest
@@ -159,31 +163,39 @@ class Uploads:
         finally:
             self._busy.remove(file.sha256)
 
-    def _prepare(self, file: FileDigest, offset: int, target: IO[bytes]) -> None:
-        """Make room for a file, and go to the offset of its data."""
-        arrived = target.seek(0, os.SEEK_END)
-        if not 0 <= offset <= arrived:
-            raise MistifyError(
-                ErrorCode.CONFLICT,
-                f"got data of {file.sha256} from byte {offset:,} on; expected them from byte {arrived:,} on, "
-                "as so much has arrived; ask for its state and send the rest",
-            )
-        if self._free(arrived) < file.size:
-            self.collect()
-        if self._free(arrived) < file.size:
-            most, free = format_bytes(self._most_bytes, 3), format_bytes(max(self._free(arrived), 0), 3)
-            raise MistifyError(
-                ErrorCode.NO_ROOM,
-                f"got a file of {format_bytes(file.size, 3)}; expected {free} at the most, as the server "
-                f"keeps {most} of uploads; remove jobs whose models and data are no longer needed, "
-                "or raise its --max-uploads",
-            )
-        target.truncate(offset)
-        target.seek(offset)
+    def _room(self, part: Path) -> float:
+        """Return the bytes that a file may have of which a part has arrived."""
+        return self._most_bytes - self._bytes + part.stat().st_size
 
-    def _free(self, arrived: int) -> float:
-        """Return the bytes that are free for a file of which so many have arrived."""
-        return self._most_bytes - self._bytes + arrived
+    @contextmanager
+    def _reserved(self, file: FileDigest, part: Path) -> Iterator[None]:
+        """Count a file as if all of it had arrived, and from the end of the block on what has."""
+        with self._counting:
+            room = self._room(part)
+            if room < file.size:
+                most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
+                raise MistifyError(
+                    ErrorCode.NO_ROOM,
+                    f"got a file of {format_bytes(file.size, 3)}; expected {free} at the most, as the server "
+                    f"keeps {most} of uploads; remove jobs whose models and data are no longer needed, "
+                    "or raise its --max-uploads",
+                )
+            self._bytes += file.size - part.stat().st_size
+        try:
+            yield
+        finally:
+            self._count(part.stat().st_size - file.size)
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._bytes += change
+
+    def _remove(self, path: Path) -> int:
+        """Remove a file, and return its bytes."""
+        size = path.stat().st_size
+        path.unlink()
+        self._count(-size)
+        return size
 
     async def _append(self, file: FileDigest, target: IO[bytes], chunks: AsyncIterator[bytes]) -> None:
         async for chunk in chunks:
@@ -191,7 +203,7 @@ class Uploads:
                 raise _unlike(file, f"more than {file.size:,} bytes")
             target.write(chunk)
             self.received += len(chunk)
-        await asyncio.to_thread(sync_file, target)
+        await _to_its_end(sync_file, target)
 
     def _accept(self, file: FileDigest, part: Path) -> None:
         """Put a file that has arrived whole into its place."""
@@ -202,13 +214,12 @@ class Uploads:
             while chunk := content.read(_CHUNK):
                 digest.update(chunk)
         if digest.hexdigest() != file.sha256:
-            self._bytes -= part.stat().st_size
-            part.unlink()
+            self._remove(part)
             raise _unlike(file, f"the SHA-256 {digest.hexdigest()}")
         place = self._place(file.sha256)
         place.parent.mkdir(parents=True, exist_ok=True)
+        self._touch(part)
         part.replace(place)
-        self._touch(place)
         sync_path(place.parent)
 
     def _link(self, name: str, digest: str, path: Path) -> None:
@@ -226,7 +237,7 @@ class Uploads:
         partial = path.with_name(f".{path.name}.part")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        for relative, file in read_listing(listing.read_bytes()).items():
+        for relative, file in read_listing(listing).items():
             target = partial / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             self._link(str(upload), file.sha256, target)
@@ -236,12 +247,34 @@ class Uploads:
         yield from self._files.glob("??/*")
         yield from self._arriving.glob("*")
 
+    def _is_unneeded(self, path: Path) -> bool:
+        return path.name not in self._busy and path.stat().st_nlink == 1 and self._is_old(path)
+
     def _is_old(self, path: Path) -> bool:
         return self._now() - path.stat().st_atime > KEPT_SECONDS
 
     def _touch(self, path: Path) -> None:
         """Keep a file or directory for another day; whoever has read it finds it unchanged."""
         os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
+
+
+async def _to_its_end(function: Callable[..., object], *args: object) -> None:
+    """Call a function on a thread; a caller that is cancelled meanwhile waits until it has ended."""
+    running = asyncio.create_task(asyncio.to_thread(function, *args))
+    try:
+        await asyncio.shield(running)
+    finally:
+        await asyncio.wait([running])
+
+
+def _check_offset(file: FileDigest, offset: int, part: Path) -> None:
+    arrived = part.stat().st_size
+    if not 0 <= offset <= arrived:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"got data of {file.sha256} from byte {offset:,} on; expected them from byte {arrived:,} on, "
+            "as so much has arrived; ask for its state and send the rest",
+        )
 
 
 def _missing(name: str) -> InvalidValue:

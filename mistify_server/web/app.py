@@ -2,15 +2,18 @@
 
 from collections.abc import Collection
 from importlib.metadata import version
+from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from pydantic import BaseModel
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
+from mistify_server.web.bodies import bounded_body
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
 from mistify_server.web.metrics import TimingMiddleware, metrics_routes
@@ -26,6 +29,17 @@ class Login(BaseModel):
     """The token of the server."""
 
     token: str
+
+
+#: Logins are read from callers whom nobody knows yet.
+_MOST_LOGIN_BYTES: Final = 4_096
+
+_LOGIN: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": Login.model_json_schema()}},
+    }
+}
 
 
 def web_app(services: Services, token: str | None, origins: Collection[str] = ()) -> FastAPI:
@@ -72,9 +86,12 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
 def _session_routes(sessions: Sessions) -> APIRouter:
     router = APIRouter(prefix="/v1/session", tags=["session"])
 
-    @router.post("", status_code=204, responses=dict(responses(ErrorCode.INVALID_CONFIG)))
-    async def log_in(login: Login, request: Request, response: Response) -> None:
+    @router.post(
+        "", status_code=204, responses=dict(responses(ErrorCode.INVALID_CONFIG)), openapi_extra=_LOGIN
+    )
+    async def log_in(request: Request, response: Response) -> None:
         """Begin a session of a browser: it gets a cookie that no script can read and no other site sends."""
+        login = _read_login(await bounded_body(request, _MOST_LOGIN_BYTES, "send the token alone"))
         response.set_cookie(
             COOKIE,
             sessions.open(login.token),
@@ -91,6 +108,14 @@ def _session_routes(sessions: Sessions) -> APIRouter:
         response.delete_cookie(COOKIE)
 
     return router
+
+
+def _read_login(body: bytes) -> Login:
+    try:
+        return Login.model_validate_json(body)
+    except ValidationError as error:
+        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
+        raise RequestValidationError(problems) from error
 
 
 def _health_routes(porting: PortingService) -> APIRouter:

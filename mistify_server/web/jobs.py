@@ -9,13 +9,13 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, TypeAdapter
 from starlette.responses import StreamingResponse
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
-from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify_server.jobs.service import PortingService
+from mistify_server.web.bodies import config_text
 from mistify_server.web.problems import responses, with_lines
 
 #: Goals that an answer has unless it is asked for another number.
@@ -142,28 +142,6 @@ def job_routes(service: PortingService) -> APIRouter:
         )
 
     return router
-
-
-async def config_text(request: Request) -> str:
-    """Return the text of a config that a request has, whatever it says that it is.
-
-    Raises:
-        MistifyError: INVALID_CONFIG, it is too large, or no UTF-8.
-    """
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > MAX_MESSAGE_BYTES:
-            raise MistifyError(
-                ErrorCode.INVALID_CONFIG,
-                f"got a config of more than {MAX_MESSAGE_BYTES:,} bytes; split it into several jobs",
-            )
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise MistifyError(
-            ErrorCode.INVALID_CONFIG, f"the config is no UTF-8 ({error}); save it in that encoding"
-        ) from error
 
 
 async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:

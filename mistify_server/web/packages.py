@@ -2,18 +2,40 @@
 
 import asyncio
 import base64
+import os
 import zipfile
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+from contextlib import ExitStack
+from functools import partial
+from tempfile import TemporaryFile
+from typing import IO, Final
 
 from fastapi import APIRouter
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from mistify.errors import ErrorCode
 from mistify.jobs.job import PackageFile
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.problems import responses
+
+_CHUNK: Final = 1 << 20
+
+
+class _ArchiveResponse(StreamingResponse):
+    """An archive that is sent whole, and closed however that ends."""
+
+    def __init__(self, archive: IO[bytes], name: str) -> None:
+        size = archive.seek(0, os.SEEK_END)
+        archive.seek(0)
+        headers = {"content-length": str(size), "content-disposition": f'attachment; filename="{name}"'}
+        super().__init__(
+            iter(partial(archive.read, _CHUNK), b""), media_type="application/zip", headers=headers
+        )
+        self._archive = archive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._archive:
+            await super().__call__(scope, receive, send)
 
 
 def package_routes(service: PortingService) -> APIRouter:
@@ -37,19 +59,16 @@ def package_routes(service: PortingService) -> APIRouter:
 
     @router.get(
         "/jobs/{job_id}/goals/{goal_id}/package.zip",
-        response_class=FileResponse,
+        response_class=StreamingResponse,
         responses={
             **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG),
             200: {"content": {"application/zip": {}}},
         },
     )
-    async def package(job_id: str, goal_id: str) -> FileResponse:
+    async def package(job_id: str, goal_id: str) -> StreamingResponse:
         """Send a goal's package as one file."""
         archive = await asyncio.to_thread(_archive, service, job_id, goal_id)
-        clean_up = BackgroundTask(archive.unlink)
-        return FileResponse(
-            archive, filename=f"{goal_id}.zip", media_type="application/zip", background=clean_up
-        )
+        return _ArchiveResponse(archive, f"{goal_id}.zip")
 
     return router
 
@@ -59,10 +78,13 @@ def _digest(file: PackageFile) -> dict[str, str]:
     return {"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"}
 
 
-def _archive(service: PortingService, job_id: str, goal_id: str) -> Path:
-    """Write a goal's package into a temporary archive, and return its path."""
+def _archive(service: PortingService, job_id: str, goal_id: str) -> IO[bytes]:
+    """Return an open archive of a goal's package; it has no name on the disk, and goes when it is closed."""
     files = service.package_files(job_id, goal_id)
-    with NamedTemporaryFile(suffix=".zip", delete=False) as archive, zipfile.ZipFile(archive, "w") as packed:
-        for file, path in files:
-            packed.write(path, f"{goal_id}/{file.name}")
-    return Path(archive.name)
+    with ExitStack() as opened:
+        archive = opened.enter_context(TemporaryFile())
+        with zipfile.ZipFile(archive, "w") as packed:
+            for file, path in files:
+                packed.write(path, f"{goal_id}/{file.name}")
+        opened.pop_all()
+    return archive

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Route
 
@@ -21,6 +21,9 @@ from mistify.uploads import as_written
 from mistify_server.web.rendering import render
 
 MEDIA_TYPE: Final = "application/problem+json"
+
+#: Of requests whose callers have gone away, as nginx has it: nobody gets it, but the metrics count it.
+_GONE: Final = 499
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +101,7 @@ def add_handlers(app: FastAPI) -> None:
     app.exception_handler(MistifyError)(_expected)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_of_http)
+    app.exception_handler(ClientDisconnect)(_gone)
     app.exception_handler(Exception)(_unexpected)
 
 
@@ -144,6 +148,10 @@ async def _of_http(request: Request, error: HTTPException) -> Response:
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         response.headers["allow"] = ", ".join(sorted(_methods(request)))
     return response
+
+
+async def _gone(request: Request, error: ClientDisconnect) -> Response:
+    return Response(status_code=_GONE)
 
 
 def _methods(request: Request) -> set[str]:

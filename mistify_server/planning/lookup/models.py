@@ -1,6 +1,5 @@
 """The model repository, and the models and data that the names in a config stand for."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
 from mistify_server.planning.lookup.model_names import parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
+from mistify_server.store.names import check_name
 from mistify_server.tasks.sources import ModelSource
 
 #: Models that the server makes itself.
@@ -27,8 +27,6 @@ BUILTIN_DATA = {
 
 #: The parts of data that a config names.
 PARTS = tuple(BUILTIN_DATA)
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,7 @@ class ModelRepository:
                 there is no such file; INVALID_MODEL, it is no model, or one that no worker would load;
                 UNAVAILABLE, the disk is full, or jobs are being removed.
         """
-        if not _NAME.fullmatch(name):
-            raise MistifyError(
-                ErrorCode.INVALID_CONFIG,
-                f'got the name "{name}"; expected up to 64 letters, digits, ".", "_" and "-"; rename it',
-            )
+        check_name(name)
         if name.casefold() in BUILTIN_MODELS or self.names.find(name) is not None:
             raise MistifyError(
                 ErrorCode.CONFLICT, f'there is a model "{name}" already; remove it first or use another name'

@@ -217,7 +217,7 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
 
 def _first_position(token: str) -> int:
     """Return the position of the first goal of a page, which its token is."""
-    if token and not token.isdecimal():
+    if token and not (token.isascii() and token.isdecimal() and len(token) < 10):
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
             f"got the page token {token[:40]!r}; expected that of the page before; start without one",

@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event, current_thread, main_thread
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify.uploads import FileDigest, UploadName, listing_text
+from mistify.uploads import MOST_LISTING_BYTES, FileDigest, UploadName, listing_text
 from mistify_server.store.uploads import KEPT_SECONDS, FileState, Uploads
+from tests.disks import files_limited_to
 
 CONTENT = bytes(range(256)) * 4
 
@@ -108,7 +109,31 @@ def test_no_more_than_the_limit_is_kept(uploads: Uploads, tmp_path: Path) -> Non
         send(uploads, b"b" * 6_000)
     assert caught.value.code is ErrorCode.NO_ROOM
     send(uploads, b"c" * 4_000)
-    assert bytes_below(tmp_path) == 10_000
+    assert bytes_below(tmp_path) == uploads.kept == 10_000
+
+
+def test_a_file_that_is_arriving_has_its_room(uploads: Uploads) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        other = b"b" * 6_000
+        with pytest.raises(MistifyError, match="expected 4KB at the most") as caught:
+            await uploads.receive(digest_of(other), 0, pieces(other))
+        assert caught.value.code is ErrorCode.NO_ROOM
+        yield b"a" * 6_000
+
+    asyncio.run(uploads.receive(digest_of(b"a" * 6_000), 0, chunks()))
+    assert uploads.kept == 6_000
+
+
+@pytest.mark.parametrize("size", [1_024, 100_000])
+def test_what_a_full_disk_has_taken_counts(tmp_path: Path, size: int) -> None:
+    content = b"a" * size
+    uploads = Uploads(tmp_path / "uploads", 1e6, set)
+    with files_limited_to(500), pytest.raises(MistifyError, match="cannot be written") as caught:
+        send(uploads, content)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert bytes_below(tmp_path) == uploads.kept == uploads.state(digest_of(content)).arrived == 500
+    send(uploads, content, offset=500)
+    assert uploads.kept == size
 
 
 def test_room_is_made_by_what_nothing_needs(
@@ -179,6 +204,16 @@ def test_a_listing_leads_nowhere_else(uploads: Uploads, path: str, tmp_path: Pat
     assert {each.name for each in tmp_path.iterdir()} == {"uploads"}
 
 
+def test_a_file_that_is_too_large_for_a_listing_is_not_read(uploads: Uploads, tmp_path: Path) -> None:
+    file = send(uploads, CONTENT)
+    (place,) = tmp_path.glob("uploads/files/??/*")
+    with place.open("r+b") as large:
+        large.truncate(MOST_LISTING_BYTES + 1)
+    with pytest.raises(MistifyError, match="at most 268,435,456 bytes") as caught:
+        uploads.find(UploadName(file.sha256, "photos", directory=True))
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+
+
 @pytest.mark.parametrize(
     "text",
     ["train.npz", "upload:12/x", f"upload:{'0' * 64}/..", f"upload:{'0' * 64}/a/b", f"upload:{'0' * 64}/"],
@@ -204,6 +239,68 @@ def test_an_upload_that_goes_on_after_days_is_not_collected_meanwhile(uploads: U
         yield CONTENT[500:]
 
     asyncio.run(uploads.receive(file, 500, rest()))
+    assert uploads.state(file).complete
+
+
+def test_an_upload_that_takes_days_is_not_collected_meanwhile(uploads: Uploads, clock: Clock) -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        yield CONTENT[:500]
+        clock.seconds += KEPT_SECONDS + 1
+        assert uploads.collect() == 0
+        yield CONTENT[500:]
+
+    file = digest_of(CONTENT)
+    asyncio.run(uploads.receive(file, 0, slow()))
+    assert uploads.state(file).complete
+
+
+def test_files_are_collected_once_though_two_look_for_them(tmp_path: Path, clock: Clock) -> None:
+    start = Barrier(2)
+
+    def mentioned() -> set[str]:
+        start.wait()
+        return set()
+
+    uploads = Uploads(tmp_path / "uploads", 10_000, mentioned, clock)
+    for number in range(100):
+        uploads.find(UploadName(send(uploads, bytes([number])).sha256, "train.npz"))
+    clock.seconds += KEPT_SECONDS + 1
+    with ThreadPoolExecutor(2) as pool:
+        collections = [pool.submit(uploads.collect) for _ in range(2)]
+        assert sum(collection.result() for collection in collections) == 100
+    assert bytes_below(tmp_path) == uploads.kept == 0
+
+
+class HeldClock(Clock):
+    """Seconds since 1970, for which other threads than the main one wait until they are released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.released = Event(), Event()
+
+    def __call__(self) -> float:
+        if current_thread() is not main_thread():
+            self.asked.set()
+            self.released.wait()
+        return super().__call__()
+
+
+async def test_a_file_that_is_being_checked_is_let_go_after_that(tmp_path: Path) -> None:
+    clock, file = HeldClock(), digest_of(CONTENT)
+    uploads = Uploads(tmp_path / "uploads", 10_000, set, clock)
+    receiving = asyncio.create_task(uploads.receive(file, 0, pieces(CONTENT)))
+    try:
+        await asyncio.to_thread(clock.asked.wait)
+        receiving.cancel()
+        for _ in range(10):  # turns of the loop, in which a task that can end does
+            await asyncio.sleep(0)
+        assert not receiving.done()
+        with pytest.raises(MistifyError, match="is being uploaded"):
+            await uploads.receive(file, 0, pieces(CONTENT))
+    finally:
+        clock.released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await receiving
     assert uploads.state(file).complete
 
 

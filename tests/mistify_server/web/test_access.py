@@ -1,5 +1,6 @@
 """Nobody is let in who is not known, whatever the route, and no other site acts through a browser."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -96,6 +97,29 @@ async def test_a_browser_logs_in_by_the_token_and_out(serve: Serve) -> None:
         kept = cookie.partition(";")[0]
         assert (await web.delete("/v1/session")).status_code == 204
         assert (await web.get("/v1/jobs", headers={"cookie": kept})).status_code == 401
+
+
+async def test_a_login_is_small(serve: Serve) -> None:
+    login = json.dumps({"token": TOKEN})
+    async with serve(token=TOKEN) as web:
+        assert (await web.post("/v1/session", content=login.ljust(4_096))).status_code == 204
+        answer = await web.post("/v1/session", content=login.ljust(4_097))
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_CONFIG")
+        assert "more than 4,096 bytes" in answer.json()["detail"]
+
+
+async def test_what_is_no_login_is_refused(web: httpx.AsyncClient) -> None:
+    wrong = {b'{"token": 1}': "body.token", b"{}": "body.token", b"[]": "body", b"": "body", b"\xff": "body"}
+    for body, place in wrong.items():
+        answer = await web.post("/v1/session", content=body)
+        assert answer.status_code == 422
+        assert [problem["place"] for problem in answer.json()["problems"]] == [place]
+
+
+async def test_a_login_is_described(web: httpx.AsyncClient) -> None:
+    described = (await web.get("/openapi.json")).json()["paths"]["/v1/session"]["post"]["requestBody"]
+    assert described["required"]
+    assert described["content"]["application/json"]["schema"]["required"] == ["token"]
 
 
 async def test_no_other_site_changes_anything(serve: Serve, make_config: Config) -> None:

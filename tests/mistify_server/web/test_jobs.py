@@ -182,4 +182,4 @@ async def test_models_devices_and_groups_are_listed(web: httpx.AsyncClient) -> N
 async def test_too_large_a_config_is_refused_unread(web: httpx.AsyncClient) -> None:
     answer = await web.post("/v1/jobs", content=b" " * (64 * 2**20 + 1))
     assert answer.status_code == 400
-    assert "split it" in answer.json()["detail"]
+    assert "split the config" in answer.json()["detail"]

@@ -1,0 +1,41 @@
+"""Bodies of requests, none of which is kept in memory without a limit."""
+
+from fastapi import Request
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.wire.limits import MAX_MESSAGE_BYTES
+
+
+async def bounded_body(request: Request, most: int, advice: str) -> bytes:
+    """Return the body of a request, whatever it says that it is.
+
+    Args:
+        request: Whose body has not been read.
+        most: Its bytes, at most.
+        advice: To callers that send more.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is larger.
+    """
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > most:
+            message = f"got a body of more than {most:,} bytes; {advice}"
+            raise MistifyError(ErrorCode.INVALID_CONFIG, message)
+    return bytes(content)
+
+
+async def config_text(request: Request) -> str:
+    """Return the text of a config that a request has.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is too large, or no UTF-8.
+    """
+    content = await bounded_body(request, MAX_MESSAGE_BYTES, "split the config into several jobs")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f"the config is no UTF-8 ({error}); save it in that encoding"
+        ) from error

@@ -1,0 +1,35 @@
+"""What the server does beside answering calls."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.server import running_server
+from mistify_server.store.sql.jobs import SqlJobStore
+
+WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+async def test_uploads_are_collected_though_the_store_was_busy(
+    site: Any, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [MistifyError(ErrorCode.UNAVAILABLE, "the store is busy")]
+    mentioned = SqlJobStore.mentioned
+
+    def busy_at_first(store: SqlJobStore) -> set[str]:
+        if failures:
+            raise failures.pop()
+        return mentioned(store)
+
+    monkeypatch.setattr(SqlJobStore, "mentioned", busy_at_first)
+    monkeypatch.setattr("mistify_server.server._COLLECTION_SECONDS", 0.01)
+    old = site.store / "uploads" / "files" / "00" / ("0" * 64)
+    old.parent.mkdir(parents=True)
+    old.touch()
+    os.utime(old, (0, 0))
+    async with running_server(site.settings()):
+        await wait_until(lambda: not old.exists())
+    assert "uploads that nothing needs could not be removed: " in caplog.text

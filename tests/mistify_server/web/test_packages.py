@@ -1,0 +1,66 @@
+"""Archives of packages: nothing stays of one on the server, whatever is asked for and whatever goes wrong."""
+
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.disks import files_limited_to
+
+Config = Callable[..., dict[str, object]]
+WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+@pytest.fixture
+async def archive(web: httpx.AsyncClient, make_config: Config) -> str:
+    """Return the address of a package's archive."""
+    answer = await web.post("/v1/jobs", json=[make_config("half", FLOP="0.5x")])
+    job = answer.json()["job"]["id"]
+    await web.get(f"/v1/jobs/{job}/events")
+    return f"/v1/jobs/{job}/goals/half/package.zip"
+
+
+@pytest.fixture
+def temporary(archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of temporary files, which is empty."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+def files_in(directory: Path) -> list[str]:
+    """Return what is in a directory: files with names, and those that this process has open."""
+    targets = [path.name for path in directory.iterdir()]
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            targets += [target for target in [os.readlink(descriptor)] if target.startswith(str(directory))]
+    return targets
+
+
+async def test_an_archive_comes_whole_whatever_range_is_asked_for(
+    web: httpx.AsyncClient, archive: str, temporary: Path, wait_until: WaitUntil
+) -> None:
+    for asked in ("bytes=1-", "bytes=999999999-", "bytes=x", "lines=1-2"):
+        answer = await web.get(archive, headers={"range": asked})
+        assert answer.status_code == 200
+        assert answer.headers["content-length"] == str(len(answer.content))
+        assert answer.headers["content-type"] == "application/zip"
+        assert answer.headers["content-disposition"] == 'attachment; filename="half.zip"'
+        assert zipfile.ZipFile(io.BytesIO(answer.content)).testzip() is None
+        await wait_until(lambda: not files_in(temporary))  # the last byte comes before the end of the call
+
+
+async def test_nothing_stays_of_an_archive_for_which_the_disk_has_no_room(
+    web: httpx.AsyncClient, archive: str, temporary: Path
+) -> None:
+    with files_limited_to(10):
+        assert (await web.get(archive)).status_code == 500
+    assert files_in(temporary) == []
+    assert (await web.get(archive)).status_code == 200
