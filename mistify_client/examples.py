@@ -15,7 +15,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import TensorInfo
 from mistify.package.training import OutputKind
 from mistify.wording import counted
-from mistify_client.runtime.inputs import Array, bind
+from mistify_client.runtime.inputs import Array, checked
 
 #: Array names that stand for the only input and the only output.
 _ALIASES = "x", "y"
@@ -112,12 +112,39 @@ def read_arrays(
         for name in unknown
     ]
     if not problems:
-        bind(inputs, (), values)
+        values = checked_inputs(values, inputs, path)
         labelled = {name: kinds[name] for name in targets}
         problems = list(_problems(Examples(values, targets), outputs, labelled, path))
     if problems:
         raise invalid_data(*problems)
     return Examples(values, targets)
+
+
+def checked_inputs(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: Path) -> dict[str, Array]:
+    """Check the arrays of a file against the inputs of a network, and return them as they are.
+
+    Args:
+        arrays: by the names of the inputs, [examples, ...].
+        inputs: of the network.
+        path: of the file.
+
+    Raises:
+        MistifyError: INVALID_DATASET, with everything that does not fit.
+    """
+    try:
+        return checked(inputs, (), arrays)
+    except MistifyError as error:
+        raise MistifyError(error.code, f"{path} does not fit the network", error.problems) from error
+
+
+def label_shape(kind: OutputKind, shape: Sequence[int]) -> Sequence[int]:
+    """Return the shape of an output's labels for one example.
+
+    Args:
+        kind: of the output's values.
+        shape: of the output, batch dimension first; -1 where it is free.
+    """
+    return shape[1:-1] if kind in _KINDS_OF_CLASSES else shape[1:]
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -182,7 +209,7 @@ def _label_problems(place: str, array: Array, kind: OutputKind, shape: Sequence[
         shape: Of the output, batch dimension first; -1 where it is free.
     """
     of_classes = kind in _KINDS_OF_CLASSES
-    label = shape[1:-1] if of_classes else shape[1:]
+    label = label_shape(kind, shape)
     if array.dtype.kind not in ("iub" if of_classes else "iubf"):
         expected = "integers" if of_classes else "numbers"
         value = f"classes as {array.dtype}" if of_classes else f"labels as {array.dtype}"

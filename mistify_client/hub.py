@@ -22,6 +22,7 @@ from mistify.files import cache_directory, locked
 from mistify.jobs.job import GoalState
 from mistify.package.verification import verify
 from mistify_client.porting.follow import follow, package_directory
+from mistify_client.porting.goal import only_goal
 from mistify_client.porting.progress import LineDisplay
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.porting import PortingClient
@@ -159,7 +160,8 @@ def _ported(
 
 def _package(client: PortingClient, config: str, server: str, cache: Path) -> Path:
     """Return the directory of the package of one config, ported first if the cache does not have it."""
-    (parsed,) = parse_batch(config, "porting.config", server_knows_more=True)
+    source = "porting.config"
+    parsed = only_goal(parse_batch(config, source, server_knows_more=True), source)
     # On another server, the same config names different models and data.
     out = cache / "ported" / hashlib.sha256(f"{server}\n{config}".encode()).hexdigest()
     package = package_directory(out, parsed.id)

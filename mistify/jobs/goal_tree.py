@@ -98,11 +98,6 @@ class GoalTree:
         """Return the node of a goal, by the goal's place in `build` and the `insert`s after it."""
         return self._goal_nodes[goal]
 
-    def goals_of(self, node: int) -> list[int]:
-        """Return the goals that share a node, ascending."""
-        self._check(node)
-        return [goal for goal, its_node in enumerate(self._goal_nodes) if its_node == node]
-
     def parent(self, node: int) -> int | None:
         """Return the nearest looser node, None for a root."""
         self._check(node)

@@ -141,7 +141,7 @@ class OutOfReach:
     Attributes:
         goal: The id of the goal.
         limit: Its name in configs: `FLOP`.
-        given: The limit as it was written.
+        value: The limit as it was written.
         nearest: The nearest limit that can be met, as a config takes it.
     """
 

@@ -190,22 +190,9 @@ def parse_time(raw: object) -> Quantity:
     return TIME.parse(raw)
 
 
-def parse_count(raw: object) -> Quantity:
-    """Parse a count of multiply-adds or parameters ("5G", "20M", 5e9), or relative to the source ("0.5x")."""
-    return COUNT.parse(raw)
-
-
 def parse_bytes(raw: object) -> Quantity:
     """Parse a memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
     return BYTES.parse(raw)
-
-
-def parse_share(raw: object) -> float:
-    """Parse a share, 0 < share <= 1 ("0.80", "80%", 0.8)."""
-    share = _SHARE.parse(raw).value
-    if share > 1:
-        raise InvalidValue(raw, _SHARE.expected, "a share cannot be above 1; mark per cent with %")
-    return share
 
 
 def parse_figure(raw: object) -> float:

@@ -5,7 +5,7 @@ from mistify.config.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.parsing.quantities import QuantityKind, sized
@@ -49,16 +49,6 @@ def selection_to_proto(selection: GoalSelection) -> pb.GoalSelection:
 def selection_from_proto(message: pb.GoalSelection) -> GoalSelection:
     """Return the selection of goals of a message."""
     return _CONVERTER.from_message(message, GoalSelection)
-
-
-def goal_to_proto(goal: Goal) -> pb.Goal:
-    """Return a goal as a message."""
-    return _CONVERTER.to_message(goal, pb.Goal)
-
-
-def goal_from_proto(message: pb.Goal) -> Goal:
-    """Return the goal of a message."""
-    return _CONVERTER.from_message(message, Goal)
 
 
 def details_to_proto(details: GoalDetails) -> pb.GoalDetails:

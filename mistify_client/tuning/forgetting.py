@@ -31,19 +31,21 @@ class Knowledge:
         score: on all of them.
         examples: their number.
         by_class: class -> the share that is right, where an only output tells classes.
+        has_answers: whether an output can be right or wrong; figures have no accuracy.
     """
 
     score: Score
     examples: int
     by_class: dict[int, float]
+    has_answers: bool
 
     def __str__(self) -> str:
         loss = f"loss {self.score.loss:.4g}"
-        return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.score.accuracy else loss
+        return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.has_answers else loss
 
     def forgotten(self, now: "Knowledge") -> str:
         """Return what a network that knows `now` has forgotten, in words; empty if that may be chance."""
-        if not self.by_class and not self.score.accuracy:
+        if not self.has_answers:
             rise = now.score.loss - self.score.loss
             return (
                 f"the loss on the examples to keep rose from {self.score.loss:.4g} to {now.score.loss:.4g}"
@@ -64,7 +66,9 @@ class Knowledge:
 
 def knowledge(trainer: Trainer, keep: Examples) -> Knowledge:
     """Return how well a network does on the examples to keep."""
-    return Knowledge(score_of(trainer, keep), len(keep), _by_class(trainer, keep))
+    return Knowledge(
+        score_of(trainer, keep), len(keep), _by_class(trainer, keep), trainer.training.has_answers
+    )
 
 
 def _by_class(trainer: Trainer, keep: Examples) -> dict[int, float]:

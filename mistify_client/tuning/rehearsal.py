@@ -16,9 +16,6 @@ from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.trainer import Trainer
 from mistify_client.tuning.training_loop import Teacher, TeacherTargets, TrainingSettings
 
-#: Examples of which outputs are computed at once.
-_CHUNK = 256
-
 
 @dataclass(frozen=True)
 class Rehearsal:
@@ -71,12 +68,7 @@ def rehearsal_of(trainer: Trainer, examples: Examples, settings: TrainingSetting
     weight = settings.rehearsal * _worth_keeping(trainer.manifest)
     if not weight:
         return None
-    parts = [trainer.infer(chunk.inputs) for chunk in examples.chunks(_CHUNK)]
-    predictions = {
-        name: kind.predictions(np.concatenate([part[name] for part in parts]))
-        for name, kind in trainer.training.kinds.items()
-    }
-    return Rehearsal(predictions, weight)
+    return Rehearsal(trainer.predictions(examples), weight)
 
 
 def _worth_keeping(manifest: Manifest) -> float:

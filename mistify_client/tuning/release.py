@@ -10,12 +10,11 @@ from pydantic import Field, model_validator
 
 from mistify.errors import Problem, invalid_config
 from mistify.files import replacing
-from mistify.package.training import OutputKind, Training
-from mistify.parsing.validation import InvalidValue, Settings, shown
+from mistify.package.training import OutputKind
+from mistify.parsing.validation import InvalidValue, Settings
 from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.privacy.noise import Mechanism, Unit, privatize
-from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.storage import stored_in
 from mistify_client.tuning.trainer import Trainer
 
@@ -29,10 +28,10 @@ class Privacy(Settings):
         lower: bound of values; lower ones are clipped.
         upper: bound of values; higher ones are clipped.
         unit: what the epsilons protect: "value" or "example".
-        epsilon: for the inputs of one release.
-        label_epsilon: for the labels of one release; without it they are not protected.
+        epsilon: the epsilon of the inputs of one release.
+        label_epsilon: the epsilon of the labels of one release; without it they are not protected.
         radius: the most L1 distance of an example from the middle of the bounds, for the unit "example".
-        budget: the most epsilon of all releases from this device.
+        budget: the most epsilon of all releases in the ledger together.
         ledger: the file that records the spent epsilon; by default one beside the package.
     """
 
@@ -80,9 +79,10 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
 
     Raises:
         MistifyError: PRIVACY_BUDGET, the ledger refuses; UNAVAILABLE, the data or the ledger cannot be
-            written; INVALID_CONFIG, the network has more than one input and classes for each example.
+            written; as `check_takes_noise`.
     """
-    (name, inputs), (output, targets) = _single(examples, trainer.training)
+    check_takes_noise(examples, trainer)
+    (name, inputs), (output, targets) = *examples.inputs.items(), *examples.targets.items()
     path = directory / f"noisy-{_digest(examples, privacy)}.npz"
     if not path.is_file():
         classes = next(info.shape[-1] for info in trainer.manifest.outputs if info.name == output)
@@ -98,24 +98,26 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
         return Examples({name: arrays["x"]}, {output: arrays["y"]})
 
 
-def _single(examples: Examples, training: Training) -> tuple[tuple[str, Array], tuple[str, Array]]:
-    """Return the only input and the only output, each with its name and array.
+def check_takes_noise(examples: Examples, trainer: Trainer) -> None:
+    """Check that a network can be trained on noisy data in place of these examples.
+
+    Args:
+        examples: the true data, [examples, ...] each.
+        trainer: of the network.
 
     Raises:
-        MistifyError: INVALID_CONFIG, there are more, or the targets are not one class for each example.
+        MistifyError: INVALID_CONFIG, it has more than one input or output, its input is not float32, or its
+            targets are not one class for each example.
     """
-    kinds = set(training.kinds.values())
-    fits = len(examples.inputs) == len(examples.targets) == 1 and kinds <= {
-        OutputKind.SOFTMAX,
-        OutputKind.LOGITS,
-    }
-    if not fits or next(iter(examples.targets.values())).ndim != 1:
-        value = f"{shown(list(examples.inputs))} and {shown(list(examples.targets))}"
-        expected = "one input, and one class for each example"
-        raise invalid_config(
-            [Problem("privacy", value, expected, "tune without privacy, or alone")], "privacy"
-        )
-    return next(iter(examples.inputs.items())), next(iter(examples.targets.items()))
+    inputs = trainer.manifest.inputs
+    takes_floats = [info.dtype for info in inputs] == ["float32"]
+    has_classes = [*trainer.training.kinds.values()] in ([OutputKind.SOFTMAX], [OutputKind.LOGITS])
+    if takes_floats and has_classes and all(targets.ndim == 1 for targets in examples.targets.values()):
+        return
+    given = ", ".join(f"{info.name} ({info.dtype})" for info in inputs)
+    value = f"{given} and {', '.join(examples.targets)}"
+    expected = "one float32 input, to which noise can be added, and one class for each example"
+    raise invalid_config([Problem("privacy", value, expected, "tune without privacy, or alone")], "privacy")
 
 
 def _digest(examples: Examples, privacy: Privacy) -> str:

@@ -27,7 +27,7 @@ from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.rehearsal import rehearsal_of
-from mistify_client.tuning.release import Privacy, noisy_examples
+from mistify_client.tuning.release import Privacy, check_takes_noise, noisy_examples
 from mistify_client.tuning.trainer import Trainer, load_trainer
 from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
@@ -97,12 +97,15 @@ def tune(
 
     Raises:
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
-            the examples do not fit, or are too few; INVALID_PUBLICATION, the group compares by other hints;
+            the examples do not fit, or are too few; INVALID_CONFIG, as `check_takes_noise`, if a model is
+            published with privacy; INVALID_PUBLICATION, the group compares by other hints;
             CONFLICT, the package is being tuned already, or got another version meanwhile.
     """
     shipped = Path(package)
     version = current(shipped)
     trainer = load_trainer(version, threads)
+    if privacy is not None and peering is not None:
+        check_takes_noise(examples, trainer)
     data = split(examples, VALIDATION, trainer.training.batch_size)
     knew = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:

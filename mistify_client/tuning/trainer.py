@@ -30,7 +30,11 @@ from mistify.package.training import (
 )
 from mistify.package.verification import verify
 from mistify.wording import counted
+from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array, bind
+
+#: Examples of which predictions are computed at once.
+_CHUNK = 256
 
 #: Arrays by the names of inputs or outputs; where there is only one, the array itself will do.
 NamedArrays: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
@@ -127,6 +131,18 @@ class Trainer:
             [examples, ...] by output.
         """
         return self._run(INFER, **self._inputs(inputs))
+
+    def predictions(self, examples: Examples) -> dict[str, Array]:
+        """Return predictions as a teacher gives them, for any number of examples.
+
+        Returns:
+            Probabilities or figures, [examples, ...] by output.
+        """
+        parts = [self.infer(chunk.inputs) for chunk in examples.chunks(_CHUNK)]
+        return {
+            name: kind.predictions(np.concatenate([part[name] for part in parts]))
+            for name, kind in self.training.kinds.items()
+        }
 
     def evaluate(self, inputs: NamedArrays, targets: NamedArrays) -> BatchScore:
         """Return the loss on any number of examples, and how many of their targets are predicted right.

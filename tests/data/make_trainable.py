@@ -1,5 +1,6 @@
 """Makes the packages whose training the client's tests run: `trainable/`, `trainable_narrow/`, which tell
-classes, and `trainable_figures/`.
+classes, `trainable_figures/`, `trainable_kinds/`, which has an output of each kind, and `trainable_tokens/`,
+whose input is integers.
 
 `expected.npz` beside the first is a batch, with what TensorFlow says of training on it.
 
@@ -59,6 +60,52 @@ def figures(seed: int, count: int) -> Dataset:
     return Dataset({"image": images}, {"halves": halves})
 
 
+def kinds_network() -> keras.Model:
+    """A small network for images [4, 4, 1] with an output of each kind."""
+    layers = keras.layers
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4, 4, 1), name="image")
+    x = layers.Flatten()(inputs)
+    outputs = [
+        layers.Dense(3, "softmax", name="softmax")(x),
+        layers.Dense(3, name="logits")(x),
+        layers.Dense(1, "sigmoid", name="sigmoid")(x),
+        layers.Dense(1, name="logit")(x),
+        layers.Dense(1, name="figures")(x),
+    ]
+    return keras.Model(inputs, outputs)
+
+
+def labels_of_each_kind(seed: int, count: int) -> Dataset:
+    """Random images; their classes and which half is brighter, each twice, and how bright they are."""
+    data = examples(seed, count)
+    images, classes = data.inputs["image"], data.targets["scores"]
+    brighter = (images[:, :, :2].mean((1, 2, 3)) < images[:, :, 2:].mean((1, 2, 3))).astype(np.int64)
+    targets = {
+        "softmax": classes,
+        "logits": classes,
+        "sigmoid": brighter,
+        "logit": brighter,
+        "figures": images.mean((1, 2, 3)),
+    }
+    return Dataset({"image": images}, targets)
+
+
+def tokens_network() -> keras.Model:
+    """A small network for texts of 4 tokens of two classes."""
+    layers = keras.layers
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4,), name="tokens", dtype="int32")
+    x = layers.Flatten()(layers.Embedding(10, 4)(inputs))
+    return keras.Model(inputs, layers.Dense(2, "softmax", name="scores")(x))
+
+
+def tokens(seed: int, count: int) -> Dataset:
+    """Random tokens; their classes follow from the first one."""
+    drawn = np.random.default_rng(seed).integers(0, 10, (count, 4)).astype(np.int32)
+    return Dataset({"tokens": drawn}, {"scores": (drawn[:, 0] < 5).astype(np.int64)})
+
+
 def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]:
     """Of steps in TensorFlow, each on the same batch; the model is changed."""
     import tensorflow as tf
@@ -116,6 +163,8 @@ def main() -> None:
     write_package(model, "half", HERE / "trainable")
     write_package(network(3), "third", HERE / "trainable_narrow")
     write_package(figures_network(), "figures", HERE / "trainable_figures", figures, Metric.MSE)
+    write_package(kinds_network(), "kinds", HERE / "trainable_kinds", labels_of_each_kind)
+    write_package(tokens_network(), "tokens", HERE / "trainable_tokens", tokens)
     batch = examples(5, BATCH)
     taught = np.random.default_rng(6).dirichlet(np.ones(3), BATCH).astype(np.float32)
     np.savez(

@@ -64,6 +64,14 @@ def test_labels_that_fit_are_read(tmp_path, kind, shape, labels):
     np.testing.assert_array_equal(read(tmp_path, kind, shape, labels).targets["answer"], labels)
 
 
+def test_inputs_that_do_not_fit_are_reported_with_their_file(tmp_path):
+    np.savez(tmp_path / "data.npz", image=np.zeros((4, 3), np.float32), answer=ANSWERS)
+    outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, 1)),)
+    with pytest.raises(MistifyError, match=r"data\.npz does not fit the network\n.*image") as caught:
+        read_arrays(tmp_path / "data.npz", INPUTS, outputs, {"answer": OutputKind.SIGMOID})
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+
+
 @pytest.mark.parametrize("more", [{}, {"answer": ANSWERS}, {"y": ANSWERS}])
 def test_labels_may_be_left_out_where_they_are_not_needed(tmp_path, more):
     assert list(read_unlabelled(tmp_path, more).targets) == (["answer"] if more else [])

@@ -118,6 +118,15 @@ def test_a_wrong_config_is_reported_before_anything_is_sent(service, porting):
     assert service.fake.requests == []
 
 
+def test_a_config_of_several_goals_is_refused(service, porting):
+    """It loads one package."""
+    config = {**CONFIG, "adaptation_goal": {"FLOP": ["0.5x", "0.4x"]}}
+    with pytest.raises(MistifyError, match=r"porting\.config: got 2 goals; expected one") as caught:
+        hub.load("resnet", porting={**porting, "config": config})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert service.fake.requests == []
+
+
 @pytest.mark.parametrize(
     ("porting", "message"),
     [

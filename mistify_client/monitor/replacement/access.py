@@ -88,5 +88,6 @@ class ServerAccess(Generic[Client]):
     def stop(self) -> None:
         """Cancel the present call, and all later ones."""
         self._stopping.set()
-        if self._client is not None:
-            self._client.close()
+        client = self._client  # the thread may forget it at any time
+        if client is not None:
+            client.close()

@@ -14,8 +14,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.verification import verify
 from mistify_client.assembly.chaining import load_chain
-from mistify_client.examples import read_npz
-from mistify_client.runtime.inputs import Array, bind, checked
+from mistify_client.examples import checked_inputs, read_npz
+from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import Network, open_network
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.versions import check_interchangeable, current, state_directory
@@ -103,11 +103,7 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
     Raises:
         MistifyError: INVALID_DATASET, the file has no arrays, or they do not fit the inputs.
     """
-    values = read_npz(path)
-    try:
-        return checked(package.inputs, (), values)
-    except MistifyError as error:
-        raise MistifyError(error.code, f"{path} does not fit the network", error.problems) from error
+    return checked_inputs(read_npz(path), package.inputs, path)
 
 
 def compute_outputs(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:

@@ -134,7 +134,7 @@ class Steps:
         return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
-        if self._is_current(replacement):  # installed already, but a crash came before that was recorded
+        if self._is_installed(replacement):  # already, but a crash came before that was recorded
             announce(self._package)
         else:
             install(self._package, self._candidate)
@@ -142,15 +142,18 @@ class Steps:
         return replacement.at(Phase.PROBATION, "installed")
 
     def _roll_back(self, replacement: Replacement) -> Replacement:
-        if self._is_current(replacement):
-            roll_back(self._package)
-        else:  # rolled back already, as above
+        if not self._is_installed(replacement):  # rolled back already, as above
             announce(self._package)
+        while self._is_installed(replacement):  # again, if it was tuned meanwhile
+            roll_back(self._package)
         return replacement.at(Phase.ROLLED_BACK, replacement.reason)
 
-    def _is_current(self, replacement: Replacement) -> bool:
-        manifest = Manifest.load(current(self._package))
-        return (manifest.job, manifest.goal) == (replacement.job, replacement.goal)
+    def _is_installed(self, replacement: Replacement) -> bool:
+        """Return True if the current version is the new package, or was tuned from it."""
+        version = current(self._package)
+        manifest = Manifest.load(version)
+        is_of_goal = (manifest.job, manifest.goal) == (replacement.job, replacement.goal)
+        return is_of_goal and version != self._package
 
 
 def _ends(event: JobEvent, goal_id: str) -> bool:

@@ -78,13 +78,16 @@ class Journal:
             about: the part that has the problem, such as "package".
             reason: a description of the problem; None if there is none any more.
         """
-        if reason == self._problems.get(about):
-            return
+        with self._lock:  # other threads may note the same
+            if reason == self._problems.get(about):
+                return
+            if reason is None:
+                del self._problems[about]
+            else:
+                self._problems[about] = reason
         if reason is None:
-            self._problems.pop(about)
             self.note("recovered", f"{about} is all right again")
         else:
-            self._problems[about] = reason
             self.note("problem", reason, about=about)
 
     @property

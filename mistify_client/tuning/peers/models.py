@@ -66,7 +66,7 @@ class PeerModels:
                 the network is not the one that the peer has tuned; INVALID_MODEL, its inputs or outputs
                 differ from those of the own package.
         """
-        directory = self._directory / sha256(reference.sha256.encode()).hexdigest()
+        directory = self._path(reference)
         try:
             manifest, network = _read(reference, directory)
         except MistifyError as error:
@@ -77,6 +77,16 @@ class PeerModels:
             manifest, network = _read(reference, directory)
         check_interchangeable(self._own, manifest, directory)
         return manifest, network
+
+    def keep(self, references: Collection[PackageReference]) -> None:
+        """Remove all other packages."""
+        kept = set(map(self._path, references))
+        for directory in self._directory.glob("*"):
+            if directory not in kept:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _path(self, reference: PackageReference) -> Path:
+        return self._directory / sha256(reference.sha256.encode()).hexdigest()
 
 
 def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes]:

@@ -1,13 +1,11 @@
 """The teacher made from peers: run and judged on the device's own data, then averaged (paper 5.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.training import Training
-from mistify_client.examples import Examples
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Split
@@ -17,9 +15,6 @@ from mistify_client.tuning.trainer import Trainer
 
 #: The most examples on which peers are judged.
 _JUDGED: Final = 2_000
-
-#: Examples in a batch of predictions.
-_CHUNK: Final = 64
 
 
 class Gathered(NamedTuple):
@@ -62,6 +57,7 @@ class Teachers:
         judgement = self._judge(list(keys))
         notes += [_exclusion_note(keys[key], reason) for key, reason in judgement.left_out.items()]
         self._outputs.keep(judgement.trusted)
+        self._packages.keep([file.peer.package for file in files])
         return Gathered(judgement.trusted, tuple(notes))
 
     def has(self, keys: Sequence[str]) -> bool:
@@ -77,22 +73,13 @@ class Teachers:
 
         Peers have seen none of the data; the own network was trained on the rest.
         """
-        examples, training, infer = self._data.examples, self._trainer.training, self._trainer.infer
+        examples, kinds = self._data.examples, self._trainer.training.kinds
         rows = np.random.default_rng(0).permutation(len(examples))[:_JUDGED]
         sample, held_out = examples.subset(rows), self._data.held_out
         peers = {key: _at(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
-        own_agreement = agreement(_predict(infer, training, held_out), held_out.targets, training.kinds)
-        own = _predict(infer, training, sample)
-        return judge(peers, own, sample.targets, training.kinds, own_agreement)
-
-
-def _predict(infer: Callable[..., dict[str, Array]], training: Training, examples: Examples) -> Predictions:
-    """Return a network's predictions, [examples, ...] by output."""
-    parts = [infer(chunk.inputs) for chunk in examples.chunks(_CHUNK)]
-    return {
-        name: kind.predictions(np.concatenate([part[name] for part in parts]))
-        for name, kind in training.kinds.items()
-    }
+        own_agreement = agreement(self._trainer.predictions(held_out), held_out.targets, kinds)
+        own = self._trainer.predictions(sample)
+        return judge(peers, own, sample.targets, kinds, own_agreement)
 
 
 def _at(predictions: Predictions, rows: Array) -> Predictions:

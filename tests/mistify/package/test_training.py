@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from mistify.config.reading import parse_batch
 from mistify.config.tuning import TuningConfig
 from mistify.errors import MistifyError
-from mistify.jobs.job import Goal
+from mistify.jobs.job import Goal, Job, JobState
 from mistify.package.training import (
     OutputKind,
     TrainedWeight,
@@ -88,17 +88,21 @@ def test_other_settings_are_refused():
     }
 
 
+def job_with(tuning):
+    return Job("job-1", JobState.RUNNING, (Goal("a", 0, {}, tuning=tuning),), 0)
+
+
 @pytest.mark.parametrize("part", ["none", "network", "head", 3])
 def test_tuning_travels_with_its_goal(part):
-    goal = Goal("a", 0, {}, tuning=TuningConfig(trainable=part, optimizer="adam", batch_size=8))
-    assert porting.goal_from_proto(porting.goal_to_proto(goal)) == goal
+    job = job_with(TuningConfig(trainable=part, optimizer="adam", batch_size=8))
+    assert porting.job_from_proto(porting.job_to_proto(job)) == job
 
 
 def test_unknown_tuning_of_a_newer_server_is_an_error():
-    message = porting.goal_to_proto(Goal("a", 0, {}))
-    message.tuning.optimizer = "lion"
+    message = porting.job_to_proto(job_with(TuningConfig(trainable="head")))
+    message.goals[0].tuning.optimizer = "lion"
     with pytest.raises(MistifyError, match="tuning"):
-        porting.goal_from_proto(message)
+        porting.job_from_proto(message)
 
 
 @given(

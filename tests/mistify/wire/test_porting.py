@@ -265,11 +265,11 @@ GOAL = Goal("a", 0, {}, branches=BranchesConfig(), compression=CompressionConfig
 def test_what_only_a_newer_side_knows_of_a_goal_is_an_error_that_names_it(
     field: str, value: object, named: str
 ) -> None:
-    message = porting.goal_to_proto(GOAL)
+    message = porting.job_to_proto(Job("job-1", JobState.DONE, (GOAL,), 0))
     *parents, name = field.split(".")
-    setattr(reduce(getattr, parents, message), name, value)
+    setattr(reduce(getattr, parents, message.goals[0]), name, value)
     with pytest.raises(MistifyError, match=f"{named}.*same version") as caught:
-        porting.goal_from_proto(message)
+        porting.job_from_proto(message)
     assert caught.value.code is ErrorCode.INTERNAL
 
 

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify_client.porting.local_files import local_files
 
 NAMES = ("net.keras", "train.npz", "words.txt", "classes.txt", "kinds.txt", "pieces.txt")
@@ -86,3 +87,27 @@ def test_a_link_in_a_directory_sends_nothing_from_elsewhere(tmp_path: Path) -> N
     with pytest.raises(MistifyError, match=r"link\.png: got a link to .*secret; expected files below"):
         local_files(config, [root])
     assert len(local_files(config, [tmp_path, root]).paths) == 2
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "root/cats"])
+def test_a_linked_directory_in_a_directory_is_refused(tmp_path: Path, target: str) -> None:
+    """Left out without a word, a class would be missing."""
+    root, cats = tmp_path / "root", tmp_path / target
+    (root / "photos").mkdir(parents=True)
+    cats.mkdir()
+    (cats / "own.png").write_text("own")
+    (root / "photos" / "cat").symlink_to(cats)
+    with pytest.raises(MistifyError, match=rf"photos/cat: got a link to {cats}; expected .*; copy it"):
+        local_files(json.dumps({"dataset": {"train": "photos"}}), [root])
+
+
+def test_a_directory_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path is longer than a path may be, which stops the superuser as well."""
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path / "photos")
+    for _ in range(os.pathconf(".", "PC_PATH_MAX") // 250 + 1):
+        Path("d" * 250).mkdir()
+        os.chdir("d" * 250)
+    with pytest.raises(MistifyError, match=r"cannot be read \(File name too long\)") as caught:
+        local_files(json.dumps({"dataset": {"train": "photos"}}), [tmp_path])
+    assert caught.value.code is ErrorCode.NOT_FOUND

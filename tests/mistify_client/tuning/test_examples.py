@@ -6,6 +6,7 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.tuning.examples import read_examples, split
+from mistify_client.tuning.trainer import load_trainer
 from tests.mistify_client.tuning.devices import examples
 
 
@@ -54,6 +55,49 @@ def test_what_does_not_fit_is_reported(read, arrays, reported):
     with pytest.raises(MistifyError, match=reported) as caught:
         read(**arrays)
     assert caught.value.code is ErrorCode.INVALID_DATASET
+
+
+@pytest.fixture
+def trainer(data):
+    """Of a network with an output of each kind, which they are named after."""
+    return load_trainer(data / "trainable_kinds", 1)
+
+
+ANSWERS = CLASSES % 2
+BRIGHTNESS = IMAGES.mean((1, 2, 3))
+LABELS = {
+    "softmax": CLASSES,
+    "logits": CLASSES,
+    "sigmoid": ANSWERS[:, None],
+    "logit": ANSWERS[:, None],
+    "figures": BRIGHTNESS[:, None],
+}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {name: labels.ravel() for name, labels in LABELS.items()},
+        {name: labels.reshape(6, 1) for name, labels in LABELS.items()},
+        {"sigmoid": ANSWERS.astype(np.float32), "logit": ANSWERS.astype(np.float64)[:, None]},
+        {"sigmoid": ANSWERS.astype(bool), "logit": ANSWERS.astype(np.uint8)},
+        {"figures": BRIGHTNESS.astype(np.float64)},
+    ],
+)
+def test_labels_that_are_read_can_be_trained_on(trainer, tmp_path, written):
+    np.savez(tmp_path / "data.npz", x=IMAGES, **LABELS | written)
+    read = read_examples(tmp_path / "data.npz", trainer.manifest, trainer.training)
+    assert trainer.evaluate(read.inputs, read.targets) == trainer.evaluate(IMAGES, LABELS)
+
+
+def test_fractions_are_no_answers(trainer, tmp_path):
+    answers = {"sigmoid": ANSWERS + 0.5 * (ANSWERS == 0), "logit": np.full(6, 0.25, np.float32)}
+    np.savez(tmp_path / "data.npz", x=IMAGES, **LABELS | answers)
+    with pytest.raises(MistifyError, match="got fractions; expected 0 or 1, or -1") as caught:
+        read_examples(tmp_path / "data.npz", trainer.manifest, trainer.training)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    places = [f"{tmp_path / 'data.npz'}: {name}" for name in ("sigmoid", "logit")]
+    assert [problem.place for problem in caught.value.problems] == places
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04nonsense", b"[1, 2]"])

@@ -31,7 +31,18 @@ def test_figures_are_known_by_their_loss_alone():
 
 def known(accuracy: float, loss: float = 1.0, **by_class: float) -> Knowledge:
     shares = {int(name[1:]): share for name, share in by_class.items()}
-    return Knowledge(Score(accuracy, loss), 400, shares)
+    return Knowledge(Score(accuracy, loss), 400, shares, has_answers=True)
+
+
+def known_figures(loss: float) -> Knowledge:
+    return Knowledge(Score(0.0, loss), 400, {}, has_answers=False)
+
+
+def test_an_accuracy_of_nothing_is_told():
+    trainer, keep = load_trainer(DATA / "trainable", 1), examples(5, 20)
+    wrong = (trainer.infer(keep.inputs)["scores"].argmax(1) + 1) % 3
+    known = knowledge(trainer, Examples(keep.inputs, {"scores": wrong}))
+    assert str(known) == f"accuracy 0.0%, loss {known.score.loss:.4g}"
 
 
 @pytest.mark.parametrize(
@@ -50,8 +61,9 @@ def known(accuracy: float, loss: float = 1.0, **by_class: float) -> Knowledge:
         ),
         (known(0.9, c0=0.9), known(0.89, c0=0.89), ""),
         (known(0.9, c0=0.9), known(0.95, c0=0.95), ""),
-        (known(0.0, 2.0), known(0.0, 3.0), "the loss on the examples to keep rose from 2 to 3"),
-        (known(0.0, 2.0), known(0.0, 2.1), ""),
+        (known_figures(2.0), known_figures(3.0), "the loss on the examples to keep rose from 2 to 3"),
+        (known_figures(2.0), known_figures(2.1), ""),
+        (known(0.0, 2.0), known(0.0, 3.0), ""),
     ],
 )
 def test_what_was_forgotten_is_said_with_its_figures(before, after, words):

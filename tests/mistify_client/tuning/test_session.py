@@ -30,6 +30,7 @@ from mistify_client.tuning.training_loop import TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
 from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
+from tests.mistify_client.tuning.conftest import Device
 from tests.mistify_client.tuning.devices import SETTINGS, examples
 from tests.paths import DATA, REPOSITORY
 
@@ -255,6 +256,19 @@ def test_private_devices_publish_what_the_ported_weights_become_on_noisy_data(ad
     start = TrainingState.initial(began, trainer.weights(), began, len(data.validation))
     state = fit(trainer, data, SETTINGS, start, after_pass=lambda *_: None)
     assert published.read_bytes() == write_weights(state.best_weights)
+
+
+def test_privacy_with_integer_inputs_is_refused_before_anything_is_trained(address, data, tmp_path):
+    """Noise can be added to floats alone."""
+    package = shutil.copytree(data / "trainable_tokens", tmp_path / "tokens")
+    tokens = np.random.default_rng(0).integers(0, 10, (60, 4)).astype(np.int32)
+    own = Device(package, Examples({"tokens": tokens}, {"scores": (tokens[:, 0] < 5).astype(np.int64)}), 0)
+    privacy = Privacy.model_validate(NOISY)
+    with pytest.raises(MistifyError, match=r"nothing was started\n.*int32.*float32") as caught:
+        own.tune(address, privacy=privacy)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert not list(own.state.glob("*"))
+    assert own.tune(privacy=privacy).version is not None
 
 
 def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):

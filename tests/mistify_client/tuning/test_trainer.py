@@ -10,6 +10,7 @@ import mistify_client
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client import load_trainer, write_weights
+from tests.mistify_client.tuning.devices import examples
 
 RATE, KD_WEIGHT = 0.05, 0.5
 
@@ -90,6 +91,20 @@ def test_evaluation_counts_what_is_right(trainer, lesson):
     wrong = (predicted + 1) % 3
     assert trainer.evaluate(images, predicted)[1:] == (11, 11)
     assert trainer.evaluate(images, np.r_[predicted[:4], wrong[4:8], [-1] * 3])[1:] == (4, 8)
+
+
+def test_predictions_are_probabilities_and_figures(data):
+    trainer = load_trainer(data / "trainable_kinds", threads=1)
+    some = examples(1, 300)
+    actual, outputs = trainer.predictions(some), trainer.infer(some.inputs)
+    powers = np.exp(outputs["logits"])
+    expected = outputs | {
+        "logits": powers / powers.sum(axis=-1, keepdims=True),
+        "logit": 1 / (1 + np.exp(-outputs["logit"])),
+    }
+    assert actual.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(actual[name], values, atol=1e-6)
 
 
 def test_adaptation_lowers_the_entropy(trainer, lesson):

@@ -1,15 +1,41 @@
 """Packages that are current, and have yet to prove themselves."""
 
+import shutil
+
 import pytest
 
-from mistify_client.monitor.replacement.ledger import Phase
-from mistify_client.runtime.versions import current
+from mistify.package.manifest import Manifest
+from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
+from mistify_client.runtime.versions import current, install
 from tests.mistify_client.monitor.replacement.conftest import on_probation
 
 
 def test_a_package_that_takes_longer_in_use_is_rolled_back(site, package):
     on_probation(site, before_ms=1.0, fastest_ms=1.5)
     assert "takes 1.5ms, that of the package before took 1ms" in site.until("rolled back")["reason"]
+    assert current(package) == package
+
+
+def test_what_was_tuned_from_a_rejected_package_is_rolled_back_with_it(site, package, tmp_path):
+    def tune():
+        tuned = shutil.copytree(current(package), tmp_path / "tuned")
+        Manifest.load(tuned).model_copy(update={"tuned_from": "0" * 64}).save(tuned)
+        install(package, tuned)
+
+    on_probation(site, before_ms=1.0, fastest_ms=1.5, meanwhile=tune)
+    site.until("rolled back")
+    assert current(package) == package
+
+
+def test_a_roll_back_ends_at_the_package_that_was_shipped(site, package):
+    """Even if that is of the rejected goal: somebody has put it there meanwhile."""
+    shipped = Manifest.load(package)
+    left = Replacement(
+        goal=shipped.goal, config="[]", key="key", job=shipped.job, phase=Phase.ROLLING_BACK, reason="slow"
+    )
+    Ledger(site.state.replacement).save(left)
+    site.daemon().resume()
+    assert site.entries.until(event="replacement")["phase"] == "rolled back"
     assert current(package) == package
 
 

@@ -4,7 +4,10 @@ import os
 import threading
 from datetime import UTC, datetime
 
+import pytest
+
 from mistify_client.monitor.state.journal import Journal
+from tests.interleaving import before_line
 
 
 def journal(path, echo=None, **options):
@@ -50,6 +53,20 @@ def test_a_problem_is_noted_once_and_so_is_its_end(tmp_path):
         ("recovered", "new package is all right again"),
     ]
     assert log.problems == {}
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_problem_whose_end_two_threads_note_ends_once(tmp_path, step):
+    log = journal(tmp_path / "log")
+    log.problem("new package", "server away")
+
+    def note_in_another_thread():
+        if not log._lock.locked():  # it would wait
+            log.problem("new package", None)
+
+    with before_line(Journal.problem, step, note_in_another_thread):
+        log.problem("new package", None)
+    assert [entry["event"] for entry in entries(tmp_path / "log")] == ["problem", "recovered"]
 
 
 def test_a_full_disk_costs_entries_and_is_a_problem_until_there_is_room(tmp_path):

@@ -160,6 +160,19 @@ def test_only_those_that_are_used_are_kept(peer, outputs, packages, tmp_path):
     assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["these"]
 
 
+def test_only_packages_of_present_peers_are_kept(peer, outputs, packages, device, tmp_path):
+    data = split(examples(1, COUNT), 0.1, 8)
+    teachers = Teachers(device(4).trainer(), data, outputs, packages)
+    first, second = peer(0)[0], peer(1)[0]
+    teachers.gather([first, second])
+    assert len(list((tmp_path / "packages").iterdir())) == 2
+    teachers.gather([second])
+    (kept,) = (tmp_path / "packages").iterdir()
+    assert describe_file(kept / NETWORK).sha256 == second.peer.package.sha256
+    teachers.gather([])
+    assert not list((tmp_path / "packages").iterdir())
+
+
 def test_a_package_that_is_not_the_tuned_one_is_refused(peer, packages):
     file, _ = peer(0)
     with pytest.raises(MistifyError, match="not the one") as caught:

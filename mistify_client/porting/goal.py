@@ -1,0 +1,21 @@
+"""The goal of a config that may have one only."""
+
+from collections.abc import Sequence
+
+from mistify.config.porting import PortingConfig
+from mistify.errors import Problem, invalid_config
+
+
+def only_goal(goals: Sequence[PortingConfig], source: str) -> PortingConfig:
+    """Return the goal of a config.
+
+    Args:
+        goals: all of the config, at least one.
+        source: the name of the config in errors.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there are several.
+    """
+    if len(goals) > 1:
+        raise invalid_config([Problem(source, f"{len(goals)} goals", "one", "leave the others out")], source)
+    return goals[0]
