@@ -7,15 +7,16 @@ A network is trained from nothing on CIFAR-10's training file, flipped and shift
 between 0.9 and 0.4 of its multiply-adds: by `adaptivenet`; by `adaptivenet` with shrunk blocks alone, as
 LegoDNN has them, and as many training steps; the MobileNet without each of the two stages as well, whose
 steps the other one has; and by `morphnet`, one goal from the other. Accuracies are those on the test file.
-Times are of the processor, with one thread, in one warm worker; training the network and packaging are on no
-side.
+Times are of the processor, with one thread, in one warm worker; training the network, testing and packaging
+are on no side.
 
 DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has few steps, three goals and one seed.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -117,18 +118,28 @@ def ported(network: str, data: Path, extent: Extent, seed: int) -> dict[str, Sid
         sides = {}
         for number, (name, changes) in enumerate(supernets.items()):
             own = {"source_steps": 0, "seed": seed, "distil_steps": distil, "path_steps": paths, **changes}
-            start = process_time()
-            porting = Porting(
-                source.tuned, files, root / str(number), own, algorithm=ADAPTIVENET, least=SMALLEST
+            make = partial(
+                Porting, source.tuned, files, root / str(number), own, algorithm=ADAPTIVENET, least=SMALLEST
             )
-            networks = porting.descended(dict.fromkeys(shares))
-            seconds = process_time() - start
-            sides[name] = Side([porting.reached(networks[share], 0) for share in shares], seconds)
-        start = process_time()
-        porting = Porting(source.tuned, files, root / MORPHNET, {"source_steps": 0, "seed": seed})
-        reached = porting.collective(dict.fromkeys(shares, extent.morphnet_steps))
-        sides[MORPHNET] = Side([reached[share] for share in shares], process_time() - start)
+            sides[name] = side_of(make, shares)
+        make = partial(Porting, source.tuned, files, root / MORPHNET, {"source_steps": 0, "seed": seed})
+        sides[MORPHNET] = side_of(make, shares, extent.morphnet_steps)
         return sides
+
+
+def side_of(make: Callable[[], Porting], shares: Sequence[float], steps: int | None = None) -> Side:
+    """Port to all goals, and test the networks; the tests do not count in the seconds.
+
+    Args:
+        make: Prepares the porting, which does count.
+        shares: The goals, the largest first.
+        steps: Training steps of each goal; None for as many as the settings say.
+    """
+    start = process_time()
+    porting = make()
+    networks = porting.descended(dict.fromkeys(shares, steps))
+    seconds = process_time() - start
+    return Side([porting.reached(networks[share], steps or 0) for share in shares], seconds)
 
 
 def figures_of(runs: Sequence[Mapping[str, Side]]) -> dict[str, float]:

@@ -5,9 +5,9 @@
 A real server gets 10,000 goals of the digits model, with limits on two axes, so that the goal tree is no
 chain. The worker that inspects the model runs already. Then all jobs are listed, the job is watched and read
 while its source is trained, 1,000 goals are added, the job is cancelled, cancelled again, and removed.
-Meanwhile another caller asks for a job of one goal, over and over: the longest answer says whether the server
-can be used by others. Seconds are those of the caller; the server's processor time is beside them, since a
-busy machine slows the one and not the other.
+Meanwhile another caller, who is connected already, asks for a job of one goal, over and over: the longest
+answer says whether the server can be used by others. Seconds are those of the caller; the server's processor
+time is beside them, since a busy machine slows the one and not the other.
 
 `--quick` has 1,000 goals and adds 100.
 """
@@ -18,12 +18,13 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
+from threading import Event
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -124,28 +125,32 @@ class Stopwatch:
 
     def time(self, name: str, call: Callable[[], object], repetitions: int = 1) -> float:
         """Return the median seconds of a call, and note what it took."""
-        done, waits = Event(), [0.0]
-        other = Thread(target=self._ask, args=(done, waits))
-        other.start()
-        before = self._server.processor_seconds()
-        try:
-            seconds = median_seconds(call, repetitions)
-        finally:
-            done.set()
-            other.join()
+        done = Event()
+        with PortingClient(self._server.address) as other, ThreadPoolExecutor(1) as pool:
+            other.job(self._small_job)  # connects
+            before = self._server.processor_seconds()
+            waits = pool.submit(self._ask, other, done)
+            try:
+                seconds = median_seconds(call, repetitions)
+            finally:
+                done.set()
+            longest = max(waits.result())
         processor = (self._server.processor_seconds() - before) / repetitions
-        self.longest_other = max(self.longest_other, *waits)
-        figures = [seconds, processor, max(waits), self._server.memory_mb()]
+        self.longest_other = max(self.longest_other, longest)
+        figures = [seconds, processor, longest, self._server.memory_mb()]
         self.table.add_row(name, *(f"{figure:.3g}" for figure in figures))
         return seconds
 
-    def _ask(self, done: Event, waits: list[float]) -> None:
-        with PortingClient(self._server.address) as client:
+    def _ask(self, client: PortingClient, done: Event) -> list[float]:
+        """Return the seconds of each answer; the last one is asked for after `done` is set."""
+        waits: list[float] = []
+        ended = False
+        while not ended:
+            ended = done.wait(_PAUSE)
+            started = time.perf_counter()
             client.job(self._small_job)
-            while not done.wait(_PAUSE):
-                started = time.perf_counter()
-                client.job(self._small_job)
-                waits.append(time.perf_counter() - started)
+            waits.append(time.perf_counter() - started)
+        return waits
 
 
 def _watch(client: PortingClient, job: str) -> list[JobEvent]:

@@ -12,7 +12,9 @@ of them over the logarithm of the latency.
 
 Each job has one seed; medians over the seeds count. Goals out of reach, as the least network takes longer by
 the server's plan, are left out, and their targets missed: kernels of integers take little on some machines,
-and as long as those of float32 on others. A limit is used to the share of it that the package takes.
+and as long as those of float32 on others. A goal that fails ends the benchmark. A limit is used to the share
+of it that the package takes.
+
 `--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
 """
 
@@ -123,8 +125,9 @@ def figures_of(network: str, runs: Sequence[Mapping[str, Package]]) -> dict[str,
     figures = {f"{network}_{goal}_accuracy": accuracy for goal, accuracy in accuracies.items()}
     limited = [package for of in runs for package in of.values() if package.used is not None]
     cut = [package.used for package in limited if package.share < 1 and package.used is not None]
-    figures[f"{network}_most_used"] = max(package.used or 0.0 for package in limited)
-    figures[f"{network}_least_used"] = min(cut, default=1.0)
+    if limited:
+        figures[f"{network}_most_used"] = max(package.used or 0.0 for package in limited)
+        figures[f"{network}_least_used"] = min(cut, default=1.0)
     figures[f"{network}_missed"] = sum(not package.met for of in runs for package in of.values())
     lost = _medians([losses(of) for of in runs])
     figures |= {f"{network}_{goal}_lost": points for goal, points in lost.items()}
@@ -181,11 +184,17 @@ def _ported(network: str, data: Path, seed: int, quick: bool) -> dict[str, Packa
 
 
 def packages_of(job: Job) -> dict[str, Package]:
-    """Return the packages of a job by goal."""
-    if job.source is None:
-        raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
+    """Return the packages of a job by goal.
+
+    Raises:
+        RuntimeError: A goal has none.
+    """
+    lacking = [goal for goal in job.goals if goal.accuracy is None]
+    if job.source is None or lacking:
+        reasons = "; ".join(f"{goal.id}: {goal.reason}" for goal in lacking)
+        raise RuntimeError(f"the job is {job.state.value}: {job.reason or reasons}")
     whole = job.source.costs["flops"]
-    return {goal.id: _package(goal, whole) for goal in job.goals if goal.accuracy is not None}
+    return {goal.id: _package(goal, whole) for goal in job.goals}
 
 
 def _package(goal: Goal, whole: float) -> Package:

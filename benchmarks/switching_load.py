@@ -1,6 +1,7 @@
 """Inferences of a multi-branch package beside a load that comes and goes, for `benchmarks.switching`."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -105,10 +106,20 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
         figures[f"{side}_within_loaded"] = 100 * float(np.mean(within[trace.loaded]))
         figures[f"{side}_accuracy"] = 100 * float(accuracies[trace.branch].mean())
         figures[f"{side}_inferences"] = len(trace.ended)
+    figures["monitor_accuracy_share"] = accuracy_share(figures)
     figures["failed"] = sum(trace.failed for trace in traces.values())
     if picture:
         _draw(traces, budget, accuracies, picture)
     return figures | {"growth_mib": _growth(model, features, 5 if quick else soak)}
+
+
+def accuracy_share(figures: Mapping[str, float]) -> float:
+    """Return how much of the largest branch's accuracy over the smallest one's the monitor keeps.
+
+    NaN if the largest branch is not the more accurate one.
+    """
+    monitor, largest, smallest = (figures[f"{side}_accuracy"] for side in ("monitor", "largest", "smallest"))
+    return (monitor - smallest) / (largest - smallest) if largest > smallest else math.nan
 
 
 def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: int) -> Trace:

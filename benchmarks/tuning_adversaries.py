@@ -5,7 +5,9 @@
 `benchmarks/tuning_devices.py` says what the devices are. Beside 4 honest peers a device has 2 hostile ones, a
 third of all: such as have learnt random labels, or such as publish an honest model whose logits are scaled by
 8 (the coordinator refuses norms of 10 times). `lost` are the points of accuracy against the 4 honest peers
-alone, in the mean over the devices; `trusted` is how many of the 6 taught.
+alone, in the mean over the devices; `trusted` is how many of the 6 taught. `honest_gained` are the points
+that the 4 honest peers bring, against tuning without peers: a device that trusts nobody loses nothing, but it
+gains nothing either.
 """
 
 import sys
@@ -25,7 +27,9 @@ from benchmarks.tuning_run import RANDOM, Plan, Published, Run
 SCALE: Final = 8.0
 HOSTILE: Final = (0, 1)
 
+#: More has to be gained than may be lost: a device that trusts nobody beside hostile peers misses a target.
 TARGETS: Final[dict[str, Target]] = {
+    "honest_gained": {"min": 2.5, "full_run_only": True},
     "random_labels_lost": {"max": 2.0, "full_run_only": True},
     "scaled_logits_lost": {"max": 2.0, "full_run_only": True},
 }
@@ -48,7 +52,7 @@ def measure(options: Namespace) -> Figures:
             "random labels": [[*peers, *mistaken] for peers in honest],
             "scaled logits": [[*peers, *scaled] for peers in honest],
         }
-        runs_by_kind = {
+        runs_by_kind = {"alone": lab.each(alone(EQUAL))} | {
             kind: lab.each(taught(EQUAL, kind if teachers is honest else f"beside {kind}", teachers))
             for kind, teachers in settings.items()
         }
@@ -57,9 +61,9 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs_by_kind: dict[str, list[Run]]) -> Figures:
-    """Return the points that are lost, and the mean number of hostile peers that taught."""
+    """Return the points that are gained and lost, and the mean number of peers that taught."""
     means = {kind: 100 * mean(run.accuracy for run in runs) for kind, runs in runs_by_kind.items()}
-    figures: dict[str, float] = {}
+    figures = {"honest_gained": means["4 peers"] - means["alone"]}
     for kind in ("random labels", "scaled logits"):
         name = kind.replace(" ", "_")
         figures[f"{name}_lost"] = means["4 peers"] - means[kind]

@@ -92,14 +92,20 @@ def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
                     exchange.publish(tuned[member % DEVICES], Score(0.5, 1.0))
             for count in PEERS:
                 with _exchange(lab, address, DEVICES * (10 + count), count, Path(directory)) as exchange:
-                    yield count, _round(exchange, tuned[0], Path(directory) / f"networks-{count}")
+                    yield count, _round(exchange, count, tuned[0], Path(directory) / f"networks-{count}")
 
 
-def _round(exchange: Exchange, weights: Weights, networks: Path) -> int:
-    """Run step (ii) for a device that has nothing yet and then leaves; return all bytes."""
+def _round(exchange: Exchange, count: int, weights: Weights, networks: Path) -> int:
+    """Run step (ii) for a device that has nothing yet and then leaves; return all bytes.
+
+    Raises:
+        RuntimeError: The weights that it got are not those of `count` peers.
+    """
     exchange.publish(weights, Score(0.5, 1.0))
-    packages = {file.peer.package for file in exchange.peers()}
-    for package in packages:
+    files = exchange.peers()
+    if len(files) != count:
+        raise RuntimeError(f"got the weights of {len(files)} peers; expected {count}")
+    for package in {file.peer.package for file in files}:
         exchange.fetch(package, networks / package.goal_id)
     total = exchange.traffic
     exchange.leave()

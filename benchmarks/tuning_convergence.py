@@ -8,7 +8,8 @@ converges, once alone, and once with 4 peers as the teacher that have done so, a
 is there already. A curve is the mean over the devices of the test accuracy of the best weights
 so far (by each device's own validation data), by steps; a device that has converged stays where it is.
 `fewer_steps` is how many times fewer steps than alone the curve with peers takes to where the other one ends:
-of several seeds the median.
+of several seeds the median; not a number, which misses the target, if tuning alone gains nothing with one of
+them.
 """
 
 import math
@@ -16,7 +17,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 import numpy as np
@@ -55,9 +55,10 @@ def measure(options: Namespace) -> Figures:
     for seed, figures in enumerate(per_seed):
         line = f"seed {seed}, steps to {figures['final_alone']:.1f} %: alone, with 4 peers: {figures}"
         Console().print(line, markup=False)
-    return (
-        {} if options.quick else {name: median(figures[name] for figures in per_seed) for name in per_seed[0]}
-    )
+    if options.quick:
+        return {}
+    # statistics.median would give another seed's figure where one is NaN
+    return {name: float(np.median([figures[name] for figures in per_seed])) for name in per_seed[0]}
 
 
 def _curves(options: Namespace, seed: int) -> tuple[Curve, Curve, int]:
@@ -82,7 +83,10 @@ def mean_curve(runs: Sequence[Run]) -> Curve:
 
 
 def figures_of(single: Curve, together: Curve, steps: int) -> Figures:
-    """Return the steps of both curves to the end of the first; infinite if the second never gets there."""
+    """Return the steps of both curves to the end of the first; infinite if the second never gets there.
+
+    Where the first gains nothing there is nothing to reach: `fewer_steps` is NaN.
+    """
     final = single[-1]
     needed, reached = (int(np.argmax(curve >= final - 1e-9)) for curve in (single, together))
     with_peers = reached * steps if together.max() >= final - 1e-9 else math.inf
@@ -91,7 +95,7 @@ def figures_of(single: Curve, together: Curve, steps: int) -> Figures:
         "final_with_peers": float(together[-1]),
         "steps_alone": float(needed * steps),
         "steps_with_peers": float(with_peers),
-        "fewer_steps": needed * steps / with_peers if with_peers else math.inf,
+        "fewer_steps": needed * steps / with_peers if needed else math.nan,
     }
 
 

@@ -9,6 +9,7 @@ of the package with the best weights, on 2,000 test images that nobody else sees
 The sizes follow from LiteRT's step, which takes 15 to 35 ms for these networks on a quiet core (batches of
 32): a pass through 1,000 images takes some 0.7 s, a run about 20 passes, and there are ninety runs. What was
 made lies in `--work DIR` and is not made again: packages, tuning alone and with peers serve all benchmarks.
+Short runs have directories of their own there.
 """
 
 import multiprocessing
@@ -143,7 +144,7 @@ def lab(options: Namespace, seed: int = 0, *, short: bool) -> Iterator[Lab]:
     """
     data = data_with((TRAIN, TEST, RESNET8), options)
     with TemporaryDirectory() as scratch:
-        work = (options.work or Path(scratch)) / f"seed-{seed}"
+        work = (options.work or Path(scratch)) / f"{'short-' if short else ''}seed-{seed}"
         work.mkdir(parents=True, exist_ok=True)
         if not (work / "packages").is_dir():
             _prepare(data, work, Path(scratch), _SHORT_IMAGES if short else IMAGES, seed)

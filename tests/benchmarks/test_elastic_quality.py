@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks.elastic_quality import ADAPTIVENET, MORPHNET, SHRUNK, Side, figures_of
-from benchmarks.porting import Reached
+from benchmarks import elastic_quality
+from benchmarks.elastic_quality import ADAPTIVENET, MORPHNET, SHRUNK, Side, figures_of, side_of
+from benchmarks.porting import Checkpoint, Reached
 
 
 def side(accuracies: list[float], seconds: float) -> Side:
@@ -30,3 +31,31 @@ def test_points_are_of_the_worst_goal_and_what_merging_gains_of_the_smallest():
             "morphnet_seconds": 400,
         }
     )
+
+
+class FakePorting:
+    """Prepares in 100 seconds, takes 10 for a goal and 1 to test a network."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        clock.append(100)
+
+    def descended(self, steps):
+        self.clock.extend([10] * len(steps))
+        return {share: Checkpoint(f"{share} by {of}", {}, 0.5) for share, of in steps.items()}
+
+    def reached(self, checkpoint, steps):
+        self.clock.append(1)
+        return Reached(50.0, float(checkpoint.artifact.split()[0]), steps, {})
+
+
+@pytest.mark.parametrize(("steps", "counted"), [(None, 0), (1_000, 1_000)])
+def test_seconds_are_those_of_preparing_and_porting_without_the_tests(monkeypatch, steps, counted):
+    clock = []
+    monkeypatch.setattr(elastic_quality, "process_time", lambda: sum(clock))
+
+    side = side_of(lambda: FakePorting(clock), [0.9, 0.4], steps)
+
+    assert side.seconds == 120
+    assert [(reached.share, reached.steps) for reached in side.reached] == [(0.9, counted), (0.4, counted)]
+    assert sum(clock) == 122

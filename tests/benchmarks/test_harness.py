@@ -53,6 +53,7 @@ def test_json_has_exactly_the_documented_form(tmp_path):
         ({"min": 1.0, "max": 2.0}, 1.5, 0),
         ({"min": 1.0, "max": 2.0}, 0.5, 1),
         ({"max": 2.0}, math.nan, 1),
+        ({"min": 2.0}, math.nan, 1),
         ({"max": 2.0}, np.float64(2.1), 1),
     ],
 )

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from benchmarks.harness import EXIT_SKIPPED
-from benchmarks.limits import Package, figures_of, losses, main, reached_in
+from benchmarks.limits import Package, figures_of, losses, main, packages_of, reached_in
+from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 
 
 def package(
@@ -60,6 +61,36 @@ def test_a_goal_out_of_reach_with_some_seeds_counts_with_the_others() -> None:
     figures = figures_of("resnet8", runs)
     assert figures["resnet8_latency_0.5x_accuracy"] == 71.0
     assert figures["resnet8_latency_0.1x_accuracy"] == 50.0
+
+
+def test_where_all_limits_on_latency_are_out_of_reach_nothing_is_said_of_their_use() -> None:
+    figures = figures_of("snips", [{"FLOP_0.5x_none": package(80.0, 4.0)}])
+    assert figures["snips_FLOP_0.5x_none_accuracy"] == 80.0
+    assert not {"snips_most_used", "snips_least_used", "snips_most_lost"} & figures.keys()
+
+
+def goal(name: str, state: GoalState, accuracy: float | None) -> Goal:
+    costs = {"flops": 5.0, "latency_ms@host": 0.9}
+    return Goal(
+        name, 0, {"latency_ms@host": 1.0}, state=state, achieved=costs, measured=costs, accuracy=accuracy
+    )
+
+
+def test_goals_that_were_missed_count() -> None:
+    job = Job("job", JobState.DONE, (goal("missed", GoalState.UNMET, 0.5),), 0, Source({"flops": 10.0}))
+    (missed,) = packages_of(job).values()
+    assert (missed.accuracy, missed.share, missed.used, missed.met) == (50.0, 0.5, 0.9, False)
+
+
+def test_a_goal_that_failed_is_an_error() -> None:
+    goals = (goal("met", GoalState.MET, 0.9), goal("failed", GoalState.FAILED, None))
+    with pytest.raises(RuntimeError, match="job is done: failed"):
+        packages_of(Job("job", JobState.DONE, goals, 0, Source({"flops": 10.0})))
+
+
+def test_a_job_whose_source_failed_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="job is failed: no such file"):
+        packages_of(Job("job", JobState.FAILED, (), 0, reason="no such file"))
 
 
 def test_without_data_it_is_skipped() -> None:

@@ -1,15 +1,27 @@
 """What the figures of the benchmarks of tuning with peers say, and how images are divided."""
 
 import math
+from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
-from benchmarks import tuning_accuracy, tuning_adversaries, tuning_communication, tuning_convergence
-from benchmarks.tuning_devices import DEVICES, peers_of, skewed
+from benchmarks import (
+    tuning_accuracy,
+    tuning_adversaries,
+    tuning_communication,
+    tuning_convergence,
+    tuning_devices,
+)
+from benchmarks.porting import FILES
+from benchmarks.tuning_devices import DEVICES, lab, peers_of, skewed
 from benchmarks.tuning_run import Run, _weights, scaled
+from mistify.peers.membership import PackageReference, Peer
+from mistify_client.rpc.connection import Traffic
+from mistify_client.rpc.peer_files import PeerFile
 
 
 def a_run(accuracy, curve=(), trusted=4):
@@ -53,13 +65,33 @@ def test_a_curve_that_does_not_get_there_takes_for_ever():
     assert figures["fewer_steps"] == 0
 
 
-def test_points_lost_to_hostile_peers():
+def test_where_tuning_alone_gains_nothing_steps_cannot_be_compared():
+    figures = tuning_convergence.figures_of(np.array([30.0, 30.0]), np.array([30.0, 34.0]), 10)
+    assert (figures["steps_alone"], figures["steps_with_peers"]) == (0, 0)
+    assert math.isnan(figures["fewer_steps"])
+
+
+@pytest.mark.parametrize("without", range(3))
+def test_one_seed_that_cannot_be_compared_is_enough(monkeypatch, without):
+    gains, nothing = np.array([10.0, 20.0, 30.0]), np.array([10.0, 10.0, 10.0])
+    together = np.array([10.0, 30.0, 30.0])
+    monkeypatch.setattr(
+        tuning_convergence, "_curves", lambda _, seed: (nothing if seed == without else gains, together, 10)
+    )
+    figures = tuning_convergence.measure(Namespace(seeds=range(3), quick=False, picture=None))
+    assert math.isnan(figures["fewer_steps"])
+    assert figures["steps_alone"] == 20
+
+
+def test_points_gained_from_honest_peers_and_lost_to_hostile_ones():
     runs = {
+        "alone": [a_run(0.5, trusted=0), a_run(0.44, trusted=0)],
         "4 peers": [a_run(0.5)] * 2,
         "random labels": [a_run(0.4), a_run(0.5, trusted=6)],
         "scaled logits": [a_run(0.6)] * 2,
     }
     figures = tuning_adversaries.figures_of(runs)
+    assert figures["honest_gained"] == pytest.approx(3)
     assert figures["random_labels_lost"] == pytest.approx(5)
     assert figures["random_labels_trusted"] == 5
     assert figures["scaled_logits_lost"] == pytest.approx(-10)
@@ -69,6 +101,51 @@ def test_communication_over_training():
     ratios = tuning_communication.ratios_of({1: 10**6, 2: 3 * 10**6}, 10.0)
     assert ratios[1] == pytest.approx([0.1, 0.3])
     assert ratios[50] == pytest.approx([0.002, 0.006])
+
+
+class FakeExchange:
+    """An exchange with a coordinator that has the weights of some peers, two with each package."""
+
+    traffic = Traffic(sent=100, received=20)
+
+    def __init__(self, peers):
+        self.packages = [PackageReference("job", str(number // 2), "") for number in range(peers)]
+        self.fetched = []
+
+    def publish(self, weights, score):
+        self.published = weights
+
+    def peers(self):
+        return [PeerFile(Peer("", package, 1, 0.0, 0.0, 0.0, 0, ""), Path()) for package in self.packages]
+
+    def fetch(self, package, directory):
+        self.fetched.append(directory.name)
+
+    def leave(self):
+        self.packages = []
+
+
+def test_a_round_gets_the_weights_of_all_peers_and_each_network_once():
+    exchange = FakeExchange(peers=3)
+    assert tuning_communication._round(exchange, 3, {}, Path("networks")) == 120
+    assert sorted(exchange.fetched) == ["0", "1"]
+
+
+@pytest.mark.parametrize("peers", [0, 2])
+def test_a_round_with_too_few_peers_is_an_error(peers):
+    with pytest.raises(RuntimeError, match=f"of {peers} peers; expected 3"):
+        tuning_communication._round(FakeExchange(peers), 3, {}, Path("networks"))
+
+
+def test_short_runs_and_full_runs_share_nothing(tmp_path, monkeypatch):
+    for file in FILES:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    monkeypatch.setattr(tuning_devices, "_prepare", lambda *_: None)
+    options = Namespace(data=tmp_path, work=tmp_path / "work")
+
+    with lab(options, 1, short=True) as short, lab(options, 1, short=False) as full:
+        assert short.work != full.work
 
 
 def test_every_image_belongs_to_one_device_and_classes_are_skewed():
