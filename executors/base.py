@@ -56,8 +56,8 @@ class Aptitude:
         gain_at_latency: The same, besides, where latency is limited.
         edge: What an edge takes besides its training steps, in training steps of the source.
         preparing_step: What a step of `prepare` takes, in training steps of the source.
-        least_path: The goals on one path from which on it may be chosen where they have `shared_steps`: with
-            fewer it does not pay.
+        least_path: The fewest goals on one path for which it pays, where it has `shared_steps`; with fewer it
+            is not chosen.
     """
 
     gain: float = 0.0

@@ -20,7 +20,7 @@ def in_plug_in(name: str) -> bool:
 
 @cache
 def import_layers() -> Mapping[str, str]:
-    """Import all plug-ins; those that cannot be imported, by their names, and why not."""
+    """Import all plug-ins; return the reasons why some cannot be imported, by their names."""
     broken = {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:

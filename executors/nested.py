@@ -132,6 +132,8 @@ class NestedExecutor(PruningExecutor):
         within, quickly = (partial(self._within, assignment, counts, quickly) for quickly in (False, True))
         last = self._segments[-1].narrowest if self._segments else source.widths
         narrowest = within(last, assignment.budget)
+        if self._segments and narrowest == last:
+            return 0
         largest, smallest = (source.network(widths).flops for widths in (last, narrowest))
         count = _segments_between(largest / smallest)
         for number, end in enumerate(np.geomspace(largest, smallest, 1 + count)[1:]):

@@ -20,7 +20,7 @@ class TrainingParams(BaseModel):
     Attributes:
         batch_size: Examples of a training step.
         optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks that
-            nothing normalises, unless there is a learning rate, and else `sgd`.
+            nothing normalises, unless a learning rate is given; otherwise `sgd`.
         learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
             to go; without it, one that suits it.
         distillation: Part of the loss that comes from the teacher's outputs.
@@ -90,14 +90,14 @@ class IterativePruningParams(Params):
     def planned_cuts(self, distance: float) -> int:
         """Return the cuts of an edge along which costs fall by a factor: as few as take the least share each.
 
-        Without training in between there is one.
+        Without training in between there is one, and there are no more than training steps.
 
         Args:
             distance: The factor, above 1.
         """
         if not self.adapt_steps:
             return 1
-        return min(self.cuts, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
+        return min(self.cuts, self.adapt_steps, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
 
 
 class MorphNetParams(IterativePruningParams):
@@ -106,9 +106,8 @@ class MorphNetParams(IterativePruningParams):
     Attributes:
         threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
             group's width in the source; it counts for the root of the layers that make the group.
-        init_reg_strength: Loss of a unit per multiply-add of the network at the start of an edge, up to
-            `executors.morphnet.STRONGEST`; the other costs are weighed so that each counts as much as the
-            multiply-adds.
+        init_reg_strength: Loss of a unit per multiply-add of the network at the start of an edge, up to 0.03;
+            the other costs are weighed so that each counts as much as the multiply-adds.
     """
 
     threshold: float = Field(default=0.1, ge=0, lt=1)

@@ -1,15 +1,20 @@
-"""Atomic writes, durable writes and locks of files."""
+"""Atomic writes, durable writes and locks of files, and temporary files."""
 
+import errno
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 #: Follows the name of a file that is still being written.
 PART = ".part"
+
+#: Errors of disks on which nothing can be written.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 @contextmanager
@@ -61,6 +66,17 @@ def make_files_private() -> None:
 def cache_directory() -> Path:
     """Return the directory of the user's caches: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
+
+
+def temporary_file() -> IO[bytes]:
+    """Open a file without a name, which may be large: in the user's caches, as `/tmp` may lie in memory.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryFile(dir=directory)
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:

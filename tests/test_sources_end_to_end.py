@@ -54,7 +54,7 @@ def test_a_handle_is_read_from_the_cache_of_tensorflow_hub_and_packaged_in_integ
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {name: goal["met"] for name, goal in goals_in(tmp_path).items()} == {"float": True, "int8": True}
-    images = read_builtin("builtin:digits-test", None)["x"][:50]  # type: ignore[arg-type]
+    images = read_builtin("builtin:digits-test")["x"][:50]
     expected = module.serve(tf.constant(images))["digit"].numpy()
     np.testing.assert_allclose(load(tmp_path / "out/goals/float")(images), expected, atol=1e-5)
     np.testing.assert_allclose(load(tmp_path / "out/goals/int8")(images), expected, atol=0.3)

@@ -1,7 +1,6 @@
 """Arrays that may be larger than memory: from a size on they lie in a file, mapped into memory."""
 
 import io
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final, TypeAlias
@@ -9,7 +8,7 @@ from typing import IO, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mistify.files import cache_directory
+from mistify.files import temporary_file
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -100,9 +99,7 @@ def stacked(first: Array, second: Array) -> Array:
 
 def _moved(content: io.BytesIO) -> IO[bytes]:
     """Return a file with what has grown too large for memory."""
-    directory = cache_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - open as long as it grows
+    file = temporary_file()
     file.write(content.getbuffer())
     return file
 

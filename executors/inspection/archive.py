@@ -3,7 +3,6 @@
 import shutil
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +11,7 @@ from executors.inspection.config import ClassPolicy, check_config, parse_config
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import MIB, Limits
 from executors.inspection.weights import stored_weights
+from mistify.files import NO_ROOM, temporary_file
 
 CONFIG = "config.json"
 WEIGHTS = "model.weights.h5"
@@ -26,21 +26,25 @@ def inspect_archive(path: Path, policy: ClassPolicy) -> int:
 
     Raises:
         MistifyError: INVALID_MODEL, what makes it unfit to be loaded.
+        OSError: There is no room to unpack it.
     """
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     if start != _MAGIC:
         raise invalid(path, f"a file that starts with {start!r}, as no .keras file does")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _check_members(path, archive.infolist(), policy.limits)
-            text = archive.read(CONFIG)
-            with tempfile.TemporaryFile() as weights:
+    with temporary_file() as weights:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                _check_members(path, archive.infolist(), policy.limits)
+                text = archive.read(CONFIG)
                 with archive.open(WEIGHTS) as packed:
                     shutil.copyfileobj(packed, weights)
-                stored = stored_weights(path, weights, policy.limits)
-    except _DAMAGE as error:
-        raise invalid(path, "an archive that is damaged, or cut off") from error
+                weights.flush()
+        except _DAMAGE as error:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                raise
+            raise invalid(path, "an archive that is damaged, or cut off") from error
+        stored = stored_weights(path, weights, policy.limits)
     check_config(path, parse_config(path, text, policy.limits), stored, policy)
     return stored
 

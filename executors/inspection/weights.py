@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import h5py
 
@@ -16,7 +16,7 @@ _REFERENCES = "weights in the file itself"
 _FILTERS = frozenset({1, 2, 3, 4, 32000})
 
 
-def stored_weights(path: Path, content: Path | BinaryIO, limits: Limits) -> int:
+def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int:
     """Return how many weights an HDF5 file holds, once it is known that they can be read.
 
     Args:

@@ -18,7 +18,7 @@ from math import copysign, inf, log2
 from typing import Final, TypeAlias
 
 from executors.structure import ResidualBlock, Structure, Widths, removable_blocks, shallower
-from mistify.costs.axes import costs_of
+from mistify.costs.axes import costs_of, depend_on_hardware
 from mistify.costs.budget import Costs, exceeded
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile
@@ -67,8 +67,8 @@ class AllocationTerms:
 
     def of_limited_hardware(self) -> "AllocationTerms":
         """Return the terms without hardware that no limit names."""
-        limited = {axis.partition("@")[2] for axis in self.limits}
-        return replace(self, profiles=tuple(each for each in self.profiles if each.name in limited))
+        limited = (each for each in self.profiles if depend_on_hardware(self.limits, each.name))
+        return replace(self, profiles=tuple(limited))
 
 
 @dataclass(frozen=True)

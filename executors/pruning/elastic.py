@@ -150,6 +150,7 @@ class SegmentTraining:
         """Return the training as bytes."""
         arrays = _arrays_of("segment", self.segment) | {"steps": np.array(self.steps)}
         if self.memory is not None:
+            arrays["optimizer"] = np.array(self.memory.optimizer)
             arrays["updates"] = np.array(self.memory.steps)
             for kind, moments in self.memory.arrays.items():
                 arrays |= {f"memory {kind} {path}": moment for path, moment in moments.items()}
@@ -159,10 +160,11 @@ class SegmentTraining:
     def loaded(cls, content: bytes) -> Self:
         """Return the training that `saved` has returned."""
         arrays = _read(content)
-        steps, updates = int(arrays.pop("steps")), arrays.pop("updates", None)
+        steps, optimizer = int(arrays.pop("steps")), arrays.pop("optimizer", None)
+        updates = arrays.pop("updates", None)
         parts = _parted(arrays)
-        memory = None if updates is None else Memory(int(updates), parts.get("memory", {}))
-        return cls(Segment(**parts["segment"]), steps, memory)
+        memory = None if updates is None else Memory(str(optimizer), int(updates), parts.get("memory", {}))
+        return cls(_segment_of(parts["segment"]), steps, memory)
 
 
 def train_nested(
@@ -216,7 +218,12 @@ def saved(segments: Iterable[Segment]) -> bytes:
 def loaded(content: bytes) -> list[Segment]:
     """Return the segments that `saved` was given; none where there is no content."""
     parts = _parted(_read(content)) if content else {}
-    return [Segment(**parts[number]) for number in sorted(parts, key=int)]
+    return [_segment_of(parts[number]) for number in sorted(parts, key=int)]
+
+
+def _segment_of(part: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> Segment:
+    """Return a segment from its arrays; where it has no groups, there are none but its weights."""
+    return Segment(**{kind: part.get(kind, {}) for kind in _KINDS})
 
 
 def _arrays_of(name: str, segment: Segment) -> dict[str, npt.NDArray[Any]]:

@@ -231,5 +231,4 @@ def _take_over(
     consumer.product.kernel.assign(np.moveaxis(changed, 0, consumer.product.axis))
     if bias is not None:
         shift = np.tensordot(moments.mean[cut] - moments.mean[kept] @ combination, kernel[cut], 1)
-        # A constant at every position of a kernel: the sum over the positions (but for padded borders).
-        bias.assign_add(shift.sum(axis=tuple(range(shift.ndim - len(bias.shape)))))
+        bias.assign_add(consumer.product.added(shift, len(bias.shape)))

@@ -174,9 +174,7 @@ class _FitTarget:
         self.kernel.assign(product.kernel, fitted.reshape(start.shape))
         if product.bias is not None and self.bias is not None:
             bias = self.bias.values
-            # A constant at every position of a kernel: the sum over them (but for padded borders).
-            shift = shift.sum(axis=tuple(range(shift.ndim - bias.ndim)))
-            self.bias.assign(product.bias, bias + shift)
+            self.bias.assign(product.bias, bias + product.added(shift, bias.ndim))
 
     def _solved(self, inputs: Array, start: Array) -> tuple[Array, Array]:
         """Return the weights [columns, outputs] that compute the target best, and what is to be added.

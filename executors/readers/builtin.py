@@ -3,13 +3,13 @@
 import numpy as np
 
 from executors.data.errors import invalid
-from executors.readers.formats import Arrays, Request
+from executors.readers.formats import Arrays
 from mistify.errors import Problem
 
 BUILTIN = "builtin:"
 
 
-def read_builtin(source: str, request: Request) -> Arrays:
+def read_builtin(source: str) -> Arrays:
     """Return scikit-learn's handwritten digits, 8 x 8 pixels scaled to 0..1, split 4 to 1."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second, for the demo alone
 

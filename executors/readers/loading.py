@@ -55,7 +55,7 @@ def load_dataset(
     """
     request = Request(signature, text, labelled=labelled)
     if source.startswith(BUILTIN):
-        return fitted(read_builtin(source, request), request, source)
+        return fitted(read_builtin(source), request, source)
     try:
         request = replace(request, schema=_schema(train or source, request))
         arrays = _reader(source).read(Path(source), request)

@@ -1,6 +1,6 @@
 """TFRecord: `tf.train.Example`s, in one file or in the shards of a directory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -33,9 +33,11 @@ class TFRecordReader(Reader):
     def read(self, path: Path, request: Request) -> Arrays:
         """Return the features as arrays."""
         arrays: dict[str, Rows] = {}
+        wanted: Mapping[str, Tensor] = {}
         records = _records(path)
         while block := list(islice(records, _BLOCK)):
-            for name, tensor in request.wanted(list(block[0][1].features.feature)).items():
+            wanted = wanted or request.wanted(list(block[0][1].features.feature))
+            for name, tensor in wanted.items():
                 rows = [(record[0], _row(path, record, name, tensor, request)) for record in block]
                 append(arrays.setdefault(name, Rows()), path, name, rows)
         return {name: rows.array() for name, rows in arrays.items()}

@@ -21,8 +21,8 @@ from executors.training.objectives import SMALLEST, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
 
-#: Training examples that batch norms are calibrated on, and that candidates are measured on: others, where
-#: there are twice as many.
+#: Training examples that batch norms are calibrated on, and validation examples that candidates are measured
+#: on.
 _EXAMPLES: Final = 500
 
 #: Of a candidate whose outputs overflow.
@@ -117,7 +117,7 @@ class Inheritance:
 
     @cached_property
     def _examples(self) -> tuple[Dataset, Dataset]:
-        """The training examples that every candidate is calibrated on, and those that it is measured on."""
+        """Return training examples to calibrate candidates on, and validation examples to measure them on."""
         rng = np.random.default_rng(0)
         train, validation = self.setup.train, self.setup.validation
         calibration = train.subset(rng.permutation(len(train))[:_EXAMPLES])

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
 from executors.structure import keras_internals, set_weights
+from executors.structure.equivalence import TOLERANCE, difference
 
 #: Settings that Keras 3 calls by another name.
 _RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
@@ -117,16 +117,14 @@ def _compare(path: Path, old: Any, model: keras.Model) -> None:
             if indices
             else rng.uniform(size=shape).astype(np.float32)
         )
-    pairs = zip(_outputs(old, inputs), _outputs(model, inputs), strict=True)
-    difference = max(float(np.abs(before - after).max()) for before, after in pairs)
-    if not difference < 1e-4:
+    apart = difference(_outputs(old, inputs), _outputs(model, inputs))
+    if not apart <= TOLERANCE:
         raise invalid(
-            path, f"outputs that differ by {difference:.2g} once translated to Keras 3", "equal outputs",
-            "save the model by Keras 3",
+            path, f"outputs that differ by {apart:.2g} of their size once translated to Keras 3",
+            "equal outputs", "save the model by Keras 3",
         )  # fmt: skip
 
 
-def _outputs(model: Any, inputs: list[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+def _outputs(model: Any, inputs: list[npt.NDArray[Any]]) -> list[Any]:
     outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
-    outputs = list(outputs.values()) if isinstance(outputs, dict) else outputs
-    return map(np.asarray, outputs if isinstance(outputs, list | tuple) else [outputs])
+    return list(keras.tree.flatten(outputs))

@@ -1,6 +1,7 @@
 """Folding batch normalisation into the layers before it, so that what is tuned is what is served."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -71,11 +72,18 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
 
     `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Where
     nothing is before it that takes them, its statistics become part of gamma and beta, if it has both.
+    Outputs keep their names: the layer that takes the place of a batch norm there has its name.
     """
     graph = read_graph(model)
     pairs = foldable(graph)
     slim = graph.without({norm.output: norm.inputs[0] for norm in pairs})
-    folded_weights = {maker.name: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
+    names = {maker.name: norm.name for norm, maker in pairs.items() if norm.output in graph.outputs}
+    slim = replace(
+        slim, nodes=tuple(replace(node, name=names.get(node.name, node.name)) for node in slim.nodes)
+    )
+    folded_weights = {
+        names.get(maker.name, maker.name): _fold(maker.layer, norm.layer) for norm, maker in pairs.items()
+    }
     settled_weights = {
         name: _settle(layer)
         for name, layer in slim.layers.items()

@@ -4,17 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from executors.data import Array
+from executors.structure.equivalence import TOLERANCE, difference
 from executors.structure.reading.reader import read_graph
 from executors.training.evaluation import call
 from mistify.errors import ErrorCode, MistifyError, Problem
 
-#: Examples that model and translation are compared on, and how far their outputs may differ.
+#: Examples that model and translation are compared on.
 _COMPARED_EXAMPLES: Final = 8
-_TOLERANCE: Final = 1e-4
 
 #: Options of Keras 3 layers that do not matter to what a built layer computes, or that Keras 2 lacks: the
 #: comparison shows where they make a difference.
@@ -49,9 +48,8 @@ def translated(model: keras.Model, examples: Mapping[str, Array]) -> Any:
     compared = {name: array[:_COMPARED_EXAMPLES] for name, array in examples.items()}
     expected = call(model, compared, False).values()
     actual = keras.tree.flatten(translation(in_order(translation, compared)))
-    for before, after in zip(map(np.asarray, expected), map(np.asarray, actual), strict=True):
-        if not np.abs(after - before).max() <= _TOLERANCE * max(1.0, np.abs(before).max()):
-            raise unsuited(f"model {model.name}, whose outputs change in Keras 2")
+    if not difference(expected, actual) <= TOLERANCE:
+        raise unsuited(f"model {model.name}, whose outputs change in Keras 2")
     return translation
 
 

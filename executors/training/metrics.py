@@ -1,6 +1,6 @@
 """Metrics of a network's predictions on labelled data, whether Keras or LiteRT made them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -119,19 +119,26 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
     Raises:
         InvalidValue: There is none, or the metric is that of a plug-in which cannot be used.
     """
-    if metric.plugged_in:
-        kinds = plugged_in(metric).kinds
-    else:
-        kinds = (OutputKind.CLASSES, OutputKind.YES_OR_NO) if metric.is_share else (OutputKind.FIGURES,)
-    names = [
-        name
-        for name, objective in objectives.items()
-        if metric is Metric.MEAN_SCORE or not objective.kinds.isdisjoint(kinds)
-    ]
+    kinds = _kinds(metric)
+    names = [name for name, objective in objectives.items() if not objective.kinds.isdisjoint(kinds)]
     if not names:
-        others = [one for one in Metric if one.is_share != metric.is_share]
+        learned = {kind for objective in objectives.values() for kind in objective.kinds}
+        others = [
+            one
+            for one in Metric
+            if not learned.isdisjoint(_kinds(one)) and (len(objectives) > 1 or not one.of_all_outputs)
+        ]
         raise InvalidValue(metric.value, f"one of {', '.join(others)}", "no output learns what it measures")
     return names
+
+
+def _kinds(metric: Metric) -> Collection[OutputKind]:
+    """Return the kinds of outputs that a metric can tell of."""
+    if metric is Metric.MEAN_SCORE:
+        return tuple(OutputKind)
+    if metric.plugged_in:
+        return plugged_in(metric).kinds
+    return (OutputKind.CLASSES, OutputKind.YES_OR_NO) if metric.is_share else (OutputKind.FIGURES,)
 
 
 def check_labels(metric: Metric | None) -> None:

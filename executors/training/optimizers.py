@@ -29,17 +29,21 @@ _NORMALISING: Final = (
 )
 
 
-def optimizer_of(model: keras.Model, params: TrainingParams) -> tuple[str, float]:
-    """Return the name of the optimizer that trains a network, and its highest learning rate.
+def optimizer_of(model: keras.Model, params: TrainingParams) -> str:
+    """Return the name of the optimizer that trains a network.
 
     Without normalisation, gradients have whatever scale the weights give them: plain convolutions that were
     cut to half fell to chance at the rate of gradient descent that suits normalised ones, and lost nothing
     with Adam.
     """
-    name = params.optimizer
-    if name == _AUTO:
-        name = SGD if params.learning_rate is not None or _is_normalised(model) else ADAM
-    return name, _RATES[name] if params.learning_rate is None else params.learning_rate
+    if params.optimizer != _AUTO:
+        return params.optimizer
+    return SGD if params.learning_rate is not None or _is_normalised(model) else ADAM
+
+
+def highest_rate(optimizer: str, params: TrainingParams) -> float:
+    """Return the highest learning rate by the settings, or else one that suits the optimizer."""
+    return _RATES[optimizer] if params.learning_rate is None else params.learning_rate
 
 
 def make_optimizer(name: str, rate: float) -> keras.optimizers.Optimizer:

@@ -20,7 +20,7 @@ from mistify.config.loss import LOSSES
 from mistify.config.metric import SCORES, Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify.plugins import UnusablePlugInError, load_class, plug_ins
+from mistify.plugins import load_class, plug_ins
 
 
 class OutputKind(StrEnum):
@@ -176,13 +176,15 @@ def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_funct
         definition = vars(module)[name]
     except Exception as error:  # what a user's file raises is its own business
         raise InvalidValue(name, f"a name in {Path(path).name}", f"mend the file: {error!r}") from error
-    if isinstance(definition, type) and issubclass(definition, base):
-        return definition()
     if callable(definition) and not isinstance(definition, type):
         return of_function(definition)
-    raise InvalidValue(
-        name, f"a function, or a class derived from {base.__module__}.{base.__qualname__}", "define one"
-    )
+    expected = f"a function, or a class derived from {base.__module__}.{base.__qualname__}"
+    if not (isinstance(definition, type) and issubclass(definition, base)):
+        raise InvalidValue(name, expected, "define one")
+    try:
+        return _instance(definition)
+    except Exception as error:  # as above
+        raise InvalidValue(name, expected, f"mend the file: {error!r}") from error
 
 
 @cache
@@ -191,12 +193,17 @@ def _made(group: str, name: str, base: type[T], what: str) -> T:
     if point is None:
         raise InvalidValue(name, f"the name of a {what}", "install the plug-in that defines it")
     try:
-        made = load_class(point, base)()
-        if not made.kinds:
-            raise UnusablePlugInError(f"{point.value}: names no kinds of outputs")
-    except (UnusablePlugInError, TypeError, AttributeError) as error:
+        return _instance(load_class(point, base))
+    except Exception as error:  # what a plug-in raises is its own business
         fix = f"mend the plug-in {name}: {error}"
         raise InvalidValue(name, f"the name of a {what} that can be used", fix) from error
+
+
+def _instance(definition: type[T]) -> T:
+    """Return what a class makes, which has to suit some outputs."""
+    made = definition()
+    if not made.kinds:
+        raise ValueError(f"{definition.__module__}.{definition.__qualname__} names no kinds of outputs")
     return made
 
 

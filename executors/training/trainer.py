@@ -14,7 +14,7 @@ from executors.timing import activity
 from executors.training.evaluation import Evaluation, Tensors
 from executors.training.lessons import Lesson, OutputLesson, Parts
 from executors.training.objectives import Floats
-from executors.training.optimizers import ADAM, make_optimizer, optimizer_of
+from executors.training.optimizers import ADAM, highest_rate, make_optimizer, optimizer_of
 from executors.training.setup import TrainingSetup
 from executors.training.vectors import Vector
 
@@ -34,11 +34,13 @@ class Memory:
     """A trainer's knowledge of a network besides its weights.
 
     Attributes:
+        optimizer: The name of the optimizer, which stays the same: another one has other moments.
         steps: Updates so far.
         arrays: The optimizer's moments: kind -> path of the weight -> array of its shape.
         loss: The mean loss of the last call of `train`; None before the first.
     """
 
+    optimizer: str
     steps: int
     arrays: Mapping[str, Mapping[str, Floats]]
     loss: float | None = None
@@ -90,21 +92,22 @@ class Trainer:
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
-        name, self.usual_rate = optimizer_of(model, setup.params)
+        self._optimizer_name = memory.optimizer if memory else optimizer_of(model, setup.params)
+        self.usual_rate = highest_rate(self._optimizer_name, setup.params)
         self.learning_rate = self.usual_rate
         self.loss = None if memory is None else memory.loss
         self._lesson = lesson or OutputLesson(model, setup, seed)
         self._batch_size = setup.params.batch_size
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = memory is not None or name != ADAM
+        self._primed = memory is not None or self._optimizer_name != ADAM
         self._vector = Vector(model.trainable_variables)
         self._weights = keras.Variable(self._vector.joined(model.trainable_variables), name="weights")
         self._average = tf.Variable(self._weights)
         self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(setup.train), self._batch_size, np.random.default_rng(seed))
         self._rng = np.random.default_rng(seed)
-        self._optimizer = make_optimizer(name, self.usual_rate)
+        self._optimizer = make_optimizer(self._optimizer_name, self.usual_rate)
         self._optimizer.build([self._weights])
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
@@ -133,7 +136,7 @@ class Trainer:
             kind: self._vector.by_path(variable.numpy())
             for kind, (variable,) in moments(self._optimizer).items()
         }
-        return Memory(int(self._optimizer.iterations), arrays, self.loss)
+        return Memory(self._optimizer_name, int(self._optimizer.iterations), arrays, self.loss)
 
     def _recall(self, memory: Memory) -> None:
         self._optimizer.iterations.assign(memory.steps)

@@ -241,6 +241,22 @@ def at_precision(name: str, precision: Quantization) -> str:
     )
 
 
+def depend_on_hardware(names: Iterable[str], profile: str) -> bool:
+    """Check whether some axes depend on the hardware of a profile, at whatever precision.
+
+    Args:
+        names: The axes, as in costs and budgets.
+        profile: The profile's name.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, one is that of a plug-in which is not installed here.
+    """
+    axes = ((name, axis_of(name)) for name in names)
+    return any(
+        axis.by_hardware and name == axis.named(profile, conditions_of(name).precision) for name, axis in axes
+    )
+
+
 def costs_of(
     network: NetworkCost, profiles: Iterable[HardwareProfile] = (), only: Container[str] | None = None
 ) -> Costs:

@@ -22,7 +22,7 @@ from typing import TextIO, TypeAlias
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import make_files_private
+from mistify.files import NO_ROOM, make_files_private
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.messages import (
@@ -36,9 +36,6 @@ from mistify_server.tasks.messages import (
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from mistify_server.worker.imports import quick_imports
-
-#: Errors of disks on which nothing can be written.
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 #: Does a task.
 Do: TypeAlias = Callable[[Task], Result]
@@ -140,7 +137,7 @@ def _result_of(do: Do, task: Task) -> Result:
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=str(error))
     except OSError as error:
         _log_exception()
-        code = ErrorCode.UNAVAILABLE if error.errno in _NO_ROOM else ErrorCode.INTERNAL
+        code = ErrorCode.UNAVAILABLE if error.errno in NO_ROOM else ErrorCode.INTERNAL
         return TaskFailure(code=code.name, message=f"{type(error).__name__}: {error}")
     except Exception as error:
         # A bug of an executor: another attempt would fail as well.

@@ -21,6 +21,7 @@ from executors.params import Params
 from executors.preparing import PreparationProgress
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
+from mistify.costs.axes import depend_on_hardware
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.messages import OnProgress
@@ -142,8 +143,7 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
 def _essential(task: PrepareTask, params: Params) -> PrepareTask:
     """Return a task with the settings, limits and hardware alone that its result depends on."""
     settings, least = executor_class(task.algorithm).prepares_from(params, task.least)
-    names = {axis.partition("@")[2] for axis in least}
-    hardware = {name: profile for name, profile in task.hardware.items() if name in names}
+    hardware = {name: profile for name, profile in task.hardware.items() if depend_on_hardware(least, name)}
     changes = {"algorithm_config": dict(settings), "least": dict(least), "hardware": hardware}
     return task.model_copy(update=changes)
 

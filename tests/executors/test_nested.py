@@ -6,14 +6,22 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
+from executors.base import Assignment, StuckError
 from executors.nested import NestedExecutor
 from executors.params import NestedParams
 from executors.preparing import PreparationProgress
-from executors.pruning.elastic import NestedWeights, Segment, first_units, loaded, saved
+from executors.pruning.elastic import (
+    NestedWeights,
+    Segment,
+    SegmentTraining,
+    first_units,
+    loaded,
+    saved,
+)
 from executors.pruning.state import PruningState
 from executors.structure import analyse, copied, narrow
 from executors.training.evaluation import Evaluation
+from executors.training.trainer import Memory
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
@@ -136,6 +144,43 @@ def test_channels_that_a_layer_averages_over_all_stay(digits, training_setup) ->
     images = digits[1].inputs
     masked, delivered = (Evaluation(each).outputs(images) for each in (executor.trainer.model, network))
     np.testing.assert_allclose(masked["digit"], delivered["digit"], atol=1e-6)
+
+
+def dense(*widths):
+    x = layers.Flatten()(inputs := keras.Input((8, 8, 1), name="image"))
+    for width in widths:
+        x = layers.Dense(width, "relu")(x)
+    return keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+
+
+def test_nothing_is_trained_below_the_least_widths(training_setup) -> None:
+    executor, segments = NestedExecutor(NestedParams(segment_steps=4, batch_size=32)), []
+    executor.init(assigned(dense(4), training_setup, 1e-6))
+    for _ in range(2):
+        with pytest.raises(StuckError, match="at its least units"):
+            executor.iterate()
+        segments.append(len(executor._segments))
+    assert segments[0] == segments[1] > 0
+
+
+def test_a_source_without_channel_groups_is_prepared_as_it_is(training_setup) -> None:
+    params, source = NestedParams(segment_steps=4, batch_size=32), assigned(dense(), training_setup, 1.0)
+    content = NestedExecutor(params).prepare(source, PreparationProgress())
+    steps, network = cut(NestedExecutor(params), replace(source, prepared=content))
+    assert (steps, network.count_params()) == (0, source.model.count_params())
+
+
+def test_a_training_is_the_same_after_saving() -> None:
+    weights = {"dense/kernel": np.ones((2, 3), np.float32)}
+    memory = Memory("sgd", 5, {"momentums": {"dense/kernel": np.full((2, 3), 0.5, np.float32)}})
+    training = SegmentTraining(Segment({}, {}, {}, weights), 3, memory)
+    again = SegmentTraining.loaded(training.saved())
+    assert (again.steps, again.memory.optimizer, again.memory.steps) == (3, "sgd", 5)
+    for kind, moments in memory.arrays.items():
+        for path, moment in moments.items():
+            np.testing.assert_array_equal(again.memory.arrays[kind][path], moment)
+    np.testing.assert_array_equal(again.segment.weights["dense/kernel"], weights["dense/kernel"])
+    assert SegmentTraining.loaded(SegmentTraining(training.segment).saved()).memory is None
 
 
 def test_what_is_prepared_is_the_same_after_saving(prepared) -> None:

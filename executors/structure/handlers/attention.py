@@ -28,7 +28,7 @@ class MultiHeadAttention(LayerHandler):
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the channels of query, key and value; make heads, values and the output's channels."""
         layer, rank = node.layer, len(output)
-        if rank != 3 or is_gated(layer) or "return_attention_scores" in node.kwargs:
+        if rank != 3 or is_gated(layer) or node.kwargs.get("return_attention_scores"):
             raise UnsupportedLayerError(
                 f"layer {node.name!r} is gated, attends over more than one axis, or returns its scores; "
                 "expected plain attention over [batch, positions, channels]"

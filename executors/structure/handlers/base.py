@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
+import numpy.typing as npt
 
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from mistify.costs.operators import Operation, OperatorKind, elementwise
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Product:
         axis: Its axis along which the input's channels stand.
         bias: What is added, of the kernel's last axes; None where there is none.
         window: What the kernel sums over, if it is all that makes the output; None otherwise.
+        spread: Output positions among which an input position divides its kernel.
     """
 
     input: int
@@ -47,6 +52,19 @@ class Product:
     axis: int
     bias: keras.Variable | None
     window: Window | None = None
+    spread: int = 1
+
+    def added(self, constant: Array, rank: int) -> Array:
+        """Return what a constant at every position of the kernel adds to an output position.
+
+        That is the sum over the positions, of which a transposed kernel gives each output position its part
+        on average (but for padded borders).
+
+        Args:
+            constant: The constant [*positions, *outputs].
+            rank: The number of axes of the outputs, as of a bias.
+        """
+        return np.asarray(constant.sum(axis=tuple(range(constant.ndim - rank))) / self.spread)
 
 
 class LayerHandler(ABC):

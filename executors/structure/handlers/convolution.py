@@ -103,7 +103,8 @@ class TransposedConvolution(LayerHandler):
         """Return the kernel."""
         layer = node.layer
         bias = layer.bias if layer.use_bias else None
-        return (Product(0, layer.kernel, len(layer.kernel.shape) - 1, bias),)
+        rank = len(layer.kernel.shape)
+        return (Product(0, layer.kernel, rank - 1, bias, spread=prod(layer.strides)),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input channels, make the output channels."""

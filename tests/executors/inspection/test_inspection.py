@@ -1,7 +1,10 @@
+import errno
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import IO, Any
 
 import h5py
 import keras
@@ -91,6 +94,23 @@ def test_good_models_are_accepted(good: Path, tmp_path: Path) -> None:
     )
     assert inspect_source(tmp_path / "model.h5").weights >= weights
     assert inspect_source(tmp_path / "model.h5").kind is SourceKind.HDF5
+
+
+def test_a_disk_without_room_to_unpack_a_model_is_no_matter_of_the_model(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is unpacked among the user's caches: `/tmp` may be small."""
+    directories = []
+
+    def full(**options: Any) -> IO[bytes]:
+        directories.append(options.get("dir"))
+        return open("/dev/full", "r+b")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        inspect_source(good)
+    assert (raised.value.errno, directories) == (errno.ENOSPC, [tmp_path / "mistify"])
 
 
 def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from executors.pruning.allocation import DEPTH, POWER, AllocationTerms, allocate, allocations, depth
 from executors.structure import analyse, residual_blocks, shallower
-from mistify.costs.axes import costs_of
+from mistify.costs.axes import Axis, Registry, costs_of
 from mistify.costs.budget import FLOPS, PARAMS, exceeded, latency_axis
+from mistify.costs.quantization import Quantization
+from mistify.parsing.quantities import measured_in
 
 layers = keras.layers
 AXIS = latency_axis("tiles")
@@ -89,6 +91,24 @@ def test_the_network_is_nearly_as_worthy_as_the_best_of_all(share, axes):
     found = allocated(structure, limits)
     assert not exceeded(costs_of(structure.network(found.widths), (Tiles(),)), limits)
     assert best - 0.1 <= found.worth <= best + 1e-9
+
+
+def test_limits_that_depend_on_hardware_and_precision_are_met(monkeypatch):
+    energy = Axis(
+        "energy",
+        "energy_mj",
+        "energy",
+        measured_in({"mJ": 1}),
+        lambda network, at: 2 * at.hardware.latency_ms(network),
+        by_precision=True,
+        by_hardware=True,
+    )
+    monkeypatch.setattr("mistify.costs.axes.registry", lambda: Registry({"energy": energy}, {}))
+    structure = analyse(plain())
+    limit = Tiles().latency_ms(structure.network())
+    limits = {energy.named("tiles", Quantization.DYNAMIC): limit}
+    found = allocated(structure, limits)
+    assert Tiles().latency_ms(structure.network(found.widths)) <= 0.5 * limit
 
 
 def test_no_group_could_be_wider():

@@ -8,7 +8,8 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import MorphNetExecutor
 from executors.params import IterativePruningParams, MorphNetParams, TrainingParams
-from executors.structure import analyse
+from executors.pruning.state import PruningState
+from executors.structure import analyse, removable_blocks, shallower
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
@@ -32,8 +33,8 @@ def examples(seed, count=32):
     return Dataset({"x": rng.normal(size=(count, 5)).astype("float32")}, {"y": rng.integers(0, 3, count)})
 
 
-def training_setup():
-    params = TrainingParams(batch_size=8, learning_rate=1e-3, distillation=0.0)
+def training_setup(learning_rate=1e-3):
+    params = TrainingParams(batch_size=8, learning_rate=learning_rate, distillation=0.0)
     return TrainingSetup(examples(0), examples(1), None, params)
 
 
@@ -48,6 +49,32 @@ def test_units_that_nothing_reads_are_worth_nothing():
         values = state.values(state.compensation.moments(training_setup().train))
     assert values["second"].tolist() == [0, 0, 0, 0]
     np.testing.assert_allclose(values["first"].mean(), 1)
+
+
+def test_a_network_that_loses_its_last_norm_keeps_its_optimizer():
+    """With what that one knows of the weights."""
+    inputs = keras.Input((5,), name="x")
+    x = layers.Dense(6, "tanh")(inputs)
+    x = layers.Add()([x, layers.Dense(6, "tanh")(layers.BatchNormalization()(x))])
+    source = keras.Model(inputs, layers.Dense(3, "softmax", name="y")(x))
+    setup = training_setup(learning_rate=None)
+    state = PruningState.of(source, Assignment(source, {}, (), setup, 0, analyse(source)), lambda _: None)
+    state.trainer.train(constant(3))
+    before = state.trainer.memory()
+    rebuilt = state.rebuilt(shallower(state.structure, removable_blocks(state.structure)), lambda _: None)
+    assert not any(isinstance(layer, layers.BatchNormalization) for layer in rebuilt.trainer.model.layers)
+    after = rebuilt.trainer.memory()
+    assert (after.optimizer, after.steps) == (before.optimizer, 3) == ("sgd", 3)
+    assert rebuilt.trainer.usual_rate == state.trainer.usual_rate
+    for path, moment in after.arrays["momentums"].items():
+        np.testing.assert_array_equal(moment, before.arrays["momentums"][path])
+
+
+@pytest.mark.parametrize("adapt_steps", [0, 1, 3, 8, 20])
+def test_an_edge_takes_no_more_steps_than_are_set(adapt_steps):
+    params = IterativePruningParams(adapt_steps=adapt_steps, cuts=8)
+    assert UniformExecutor.adapting_steps(params, 100.0) <= adapt_steps
+    assert params.planned_cuts(100.0) >= 1
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,24 @@ def test_a_constant_channel_goes_into_the_bias():
     np.testing.assert_allclose(actual[:, 2:4, 2:4], expected[:, 2:4, 2:4], atol=1e-3)
 
 
+def test_a_transposed_kernel_with_strides_divides_a_constant_among_its_outputs():
+    """Four of them read each input position, one position of the kernel each."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4, 4, 2), name="x")
+    first = layers.Conv2D(3, 1, name="first")
+    out = layers.Conv2DTranspose(2, 2, strides=2, name="out")
+    model = keras.Model(inputs, out(first(inputs)))
+    kernel = first.kernel.numpy()
+    kernel[..., 2] = 0
+    first.kernel.assign(kernel)
+    first.bias.assign([0.1, 0.2, 0.7])
+    data = examples(model, 300)
+    expected = np.asarray(model(data.inputs["x"])).mean(axis=(0, 1, 2))
+    cut(model, {"first": np.array([True, True, False])}, data)
+    actual = np.asarray(model(data.inputs["x"])).mean(axis=(0, 1, 2))
+    np.testing.assert_allclose(actual, expected, atol=1e-3)
+
+
 def test_where_nothing_is_cut_nothing_changes(digits):
     model = small_resnet()
     before = kernels(model)

@@ -180,6 +180,20 @@ def test_others_are_fitted_to_inputs_like_the_old_ones():
     np.testing.assert_allclose(np.asarray(model(data.inputs["x"])), expected, atol=0.02)
 
 
+def test_a_transposed_kernel_with_strides_divides_a_constant_among_its_outputs():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6, 6, 2), name="x")
+    first = layers.Conv2D(4, 1, name="first", bias_initializer="ones")
+    middle = layers.Conv2D(5, 1, name="middle", bias_initializer="ones")
+    out = layers.Conv2DTranspose(2, 2, strides=2, name="out")
+    model = keras.Model(inputs, out(middle(first(inputs))))
+    data = examples(model, 200)
+    expected = np.asarray(model(data.inputs["x"])).mean(axis=(0, 1, 2))
+    cut(model, {"middle": np.arange(5) < 3, "first": np.arange(4) < 3}, data)
+    actual = np.asarray(model(data.inputs["x"])).mean(axis=(0, 1, 2))
+    np.testing.assert_allclose(actual, expected, atol=1e-3)
+
+
 def test_a_layer_that_is_called_twice_is_left_as_it_is():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,), name="x")

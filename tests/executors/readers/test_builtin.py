@@ -4,11 +4,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from executors.readers.builtin import read_builtin
-from executors.readers.formats import Request
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
-    parts = [read_builtin(f"builtin:digits-{part}", Request(())) for part in ("train", "test")]
+    parts = [read_builtin(f"builtin:digits-{part}") for part in ("train", "test")]
     images, classes = (np.concatenate([part[name] for part in parts]) for name in "xy")
     expected = load_digits()
     order = np.random.default_rng(0).permutation(len(expected.target))

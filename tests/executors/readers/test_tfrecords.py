@@ -23,6 +23,14 @@ def test_an_empty_feature_is_reported(tmp_path, output, empty, name):
     assert f"t.tfrecord, record 1: {name} is nothing; expected numbers" in reported
 
 
+def test_a_feature_that_a_later_record_lacks_is_reported(tmp_path):
+    """Also where a block of records begins with that one."""
+    rows = [{"x": np.ones(3), "y": 1} for _ in range(300)]
+    del rows[256]["x"]
+    path = write_records(tmp_path / "t.tfrecord", rows)
+    assert "t.tfrecord, record 256: x is nothing" in problem_of(path, signature([FIGURES], [PRICE]))
+
+
 def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
     rows = [{"x": np.array([1, 2, 3]), "y": 1}, {"x": np.array([0.5, 2, 3]), "y": 1}]
     figures = load_dataset(

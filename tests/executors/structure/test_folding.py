@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from executors.structure import fold_batch_norm
+from executors.structure.signature import output_names
 from tests.executors.structure.networks import batch, check_fold, outputs, randomised, same
 
 layers = keras.layers
@@ -89,6 +90,14 @@ def test_a_linear_layer_that_is_an_output_keeps_its_values():
     y = layers.Dense(4)(inputs)
     source = randomised(keras.Model(inputs, [y, layers.BatchNormalization()(y)]))
     same(outputs(source, batch(source)), outputs(fold_batch_norm(source), batch(source)))
+
+
+def test_a_batch_norm_that_is_an_output_gives_it_its_name():
+    inputs = keras.Input((4,))
+    stream = layers.BatchNormalization(name="stream")(layers.Dense(4, name="linear")(inputs))
+    score = layers.BatchNormalization(name="score")(layers.Dense(2)(layers.ReLU()(stream)))
+    source = randomised(keras.Model(inputs, [stream, score]))
+    assert output_names(check_fold(source)) == output_names(source) == ["stream", "score"]
 
 
 def test_two_batch_norms_in_a_row_fold_once():

@@ -103,6 +103,24 @@ def test_a_metric_is_refused_for_outputs_that_it_does_not_suit():
             check_output_metric("y", Metric(name), {"y": objective}, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "objectives", "offered"),
+    [
+        ("top_two", {"y": YES_OR_NO}, ["accuracy", "agreement", "balanced_agreement", "f1"]),
+        ("top_two", {"y": FIGURES}, ["mse", "mae"]),
+        ("top_two", {"y": FIGURES, "z": FIGURES}, ["mse", "mae", "mean_score"]),
+        ("mse", {"y": CLASSES}, ["accuracy", "agreement", "balanced_agreement", "f1"]),
+    ],
+)
+def test_metrics_are_offered_in_place_of_one_that_suits_no_output(name, objectives, offered):
+    with pytest.raises(InvalidValue, match="no output learns") as caught:
+        measured(Metric(name), objectives)
+    named = caught.value.expected.removeprefix("one of ").split(", ")
+    assert named[: len(offered)] == offered
+    assert all(measured(Metric(other), objectives) for other in named)
+    assert "mean_score" not in named or len(objectives) > 1
+
+
 def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monkeypatch):
     module = (
         "from executors.training.plugged_in import OutputKind, OutputMetric\n"
@@ -208,6 +226,22 @@ def test_a_file_is_what_it_is_now_and_not_what_it_was_for_an_earlier_job(tmp_pat
 )
 def test_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, content, reason):
     file = code_file(tmp_path / "scores.py", content)
+    with code_from({"figure": file}), pytest.raises(InvalidValue, match=reason):
+        plugged_in(Metric("figure"))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("kinds = (OutputKind.FIGURES,)", "mend the file: TypeError.*abstract"),
+        ("def score(self, predictions, targets): return 0.0", "mend the file: AttributeError.*kinds"),
+        ("kinds = ()\n    def score(self, predictions, targets): return 0.0", "mend the file: .*no kinds"),
+        ("def __init__(self): self.x = 1 / 0\n    score = len", "mend the file: ZeroDivisionError"),
+    ],
+)
+def test_classes_in_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, body, reason):
+    imports = "from executors.training.plugged_in import OutputKind, OutputMetric\n"
+    file = code_file(tmp_path / "scores.py", f"{imports}class figure(OutputMetric):\n    {body}\n")
     with code_from({"figure": file}), pytest.raises(InvalidValue, match=reason):
         plugged_in(Metric("figure"))
 

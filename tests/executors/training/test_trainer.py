@@ -14,7 +14,7 @@ from executors.training.evaluation import Evaluation
 from executors.training.lessons import _taught
 from executors.training.objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
-from executors.training.trainer import Memory, Trainer, constant, cosine
+from executors.training.trainer import Trainer, constant, cosine
 from mistify.config.dataset import Augmentation, DataSettings
 
 layers = keras.layers
@@ -221,7 +221,7 @@ def test_a_memory_is_cut_with_the_network(few):
     memory = masked.memory()
     arrays = {kind: narrow_arrays(structure, masks.keep, actual) for kind, actual in memory.arrays.items()}
     small = narrow(structure, masks.keep)
-    narrowed = Trainer(small, few, 1, memory=Memory(memory.steps, arrays))
+    narrowed = Trainer(small, few, 1, memory=dataclasses.replace(memory, arrays=arrays))
     for trainer in (masked, narrowed):
         trainer.train(constant(6))
     assert_same_weights(small, narrow(structure, masks.keep), 1e-4)

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistify.config.reading import parse_batch
-from mistify.costs.axes import Axis, Condition, at_precision, axis_of, known_axes
+from mistify.costs.axes import (
+    Axis,
+    Condition,
+    Registry,
+    at_precision,
+    axis_of,
+    depend_on_hardware,
+    known_axes,
+)
 from mistify.costs.budget import (
     at_threads,
     axis_name,
@@ -70,6 +78,21 @@ def test_the_name_tells_the_conditions(hardware, threads, precision):
     assert source_axis(name) == axis_name("energy_j", profile)
     assert hardware_of(name) is None
     assert hardware_of(axis_name("latency_ms", profile, precision)) == hardware
+
+
+@pytest.mark.parametrize("precision", STORED)
+@pytest.mark.parametrize("by_precision", [False, True])
+def test_an_axis_names_its_hardware_at_any_precision(monkeypatch, by_precision, precision):
+    known = Registry({"energy": axis(by_hardware=True, by_precision=by_precision)}, {})
+    monkeypatch.setattr("mistify.costs.axes.registry", lambda: known)
+    for profile in ("board", "board@4-threads"):
+        name = known.axes["energy"].named(profile, precision)
+        names = (profile, "boards", "board@2-threads")
+        assert [other for other in names if depend_on_hardware(["energy_j", name], other)] == [profile]
+
+
+def test_other_axes_depend_on_no_hardware():
+    assert not depend_on_hardware(["flops", "memory_bytes@int8"], "int8")
 
 
 def test_one_thread_goes_without_saying():

@@ -56,3 +56,19 @@ def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
         None,
     )
     assert trade_offs(report(replace(job, goals=()))) == []
+
+
+def test_each_batch_has_trade_offs_of_its_own_and_the_source_is_that_of_the_first() -> None:
+    one = Goal("one", 0, {"flops": 5.0}, state=GoalState.MET, achieved={"flops": 1.0}, accuracy=0.5)
+    other = replace(one, id="other", batch=1, budget={"flops": 7.0}, metric=Metric.MSE)
+    goals = [replace(goal, id=f"{goal.id}-{number}") for goal in (one, other) for number in (1, 2)]
+    job = Job("j", JobState.DONE, tuple(goals), 0, Source({"flops": 9.0}, tuned_accuracy=0.9))
+    first, second = trade_offs(report(job))
+    assert [(each.title, each.batch) for each in (first, second)] == [
+        ("multiply-adds, batch 0", 0),
+        ("multiply-adds, batch 1", 1),
+    ]
+    assert [point.goal for point in first.points] == ["one-1", "one-2"]
+    assert [point.goal for point in second.points] == ["other-1", "other-2"]
+    assert (first.limits, first.metric, first.source) == ([5.0], Metric.ACCURACY, (9.0, 0.9))
+    assert (second.limits, second.metric, second.source) == ([7.0], Metric.MSE, None)

@@ -87,7 +87,7 @@ def test_a_graph_is_measured_with_each_number_of_threads(bench: Bench) -> None:
 
 
 def test_the_source_is_measured_and_stays(bench: Bench) -> None:
-    train = read_builtin("builtin:digits-train", None)  # type: ignore[arg-type]
+    train = read_builtin("builtin:digits-train")
     _, validation = split(Dataset({"x": train["x"]}, {"y": train["y"]}), 0.1)
     predicted = bench.module.serve(tf.constant(validation.inputs["x"]))["digit"].numpy().argmax(axis=1)
     assert bench.root.source_accuracy == pytest.approx((predicted == validation.targets["y"]).mean())
@@ -118,7 +118,7 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
     )  # fmt: skip
     content = bench.artifacts.path(result.files["serve.tflite"]).read_bytes()
     manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
-    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    test = read_builtin("builtin:digits-test")
     predicted = Runner(content)({"image": test["x"]})["digit"]
     assert (predicted.argmax(axis=1) == test["y"]).mean() == pytest.approx(manifest.accuracy)
     assert manifest.accuracy > bench.root.source_accuracy - 0.02
@@ -134,7 +134,7 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
 
 
 def test_the_graph_is_measured_on_the_test_data(bench: Bench) -> None:
-    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    test = read_builtin("builtin:digits-test")
     predicted = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)
     data = COMMON["data"]
     result = bench.do(ReferenceTask(model=bench.model, teacher=bench.root.teacher, data=data, threads=(2,)))
@@ -162,7 +162,7 @@ def test_a_graph_takes_no_unlabelled_inputs_beside_labelled_ones(bench: Bench) -
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("photos") / "photos.npz"
-    np.savez(path, x=read_builtin("builtin:digits-train", None)["x"][:300])  # type: ignore[arg-type]
+    np.savez(path, x=read_builtin("builtin:digits-train")["x"][:300])
     return str(path)
 
 

@@ -117,7 +117,7 @@ def test_the_source_is_measured_on_the_test_data_in_litert(source: ModelSource, 
     """Scores of Keras on the same data are the reference."""
     artifacts = artifacts_of(tmp_path)
     runner = TaskRunner(artifacts, lambda progress: None)
-    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    test = read_builtin("builtin:digits-test")
     came, other = (keras.models.load_model(source.path, compile=False) for _ in range(2))
     rng = np.random.default_rng(0)
     other.set_weights([rng.uniform(0, 1, array.shape) for array in other.get_weights()])

@@ -151,6 +151,12 @@ def test_attention_that_returns_its_scores_is_refused():
         analyse(keras.Model(inputs, x))
 
 
+def test_attention_that_is_told_not_to_return_its_scores_is_taken():
+    inputs = keras.Input((STEPS, 6))
+    x = layers.MultiHeadAttention(2, 3, name="plain")(inputs, inputs, return_attention_scores=False)
+    check_clone(randomised(keras.Model(inputs, layers.Dense(3)(x))))
+
+
 def test_gated_attention_is_refused():
     inputs = keras.Input((STEPS, 6))
     x = layers.MultiHeadAttention(2, 3, use_gate=True, name="gated")(inputs, inputs)
