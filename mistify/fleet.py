@@ -21,6 +21,9 @@ MOST_SUBNETS: Final = 50
 #: Targets, or problems, of one device.
 _MOST_ENTRIES: Final = 50
 
+#: In milliseconds since 1970: the first moment that no `datetime` has.
+_YEAR_10_000: Final = 253_402_300_800_000
+
 
 @dataclass(frozen=True)
 class LastSwitch:
@@ -148,9 +151,10 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
     for place, time in _times(status):
         if not (math.isfinite(time) and time > 0):
             yield Problem(place, f"{time:g}", "a positive number of milliseconds", "measure it again")
-    if status.last_switch is not None and status.last_switch.unix_ms < 0:
+    if status.last_switch is not None and not 0 <= status.last_switch.unix_ms < _YEAR_10_000:
         value = str(status.last_switch.unix_ms)
-        yield Problem("last_switch.unix_ms", value, "milliseconds since 1970", "set the device's clock")
+        expected = "milliseconds since 1970, before the year 10,000"
+        yield Problem("last_switch.unix_ms", value, expected, "set the device's clock")
     if status.pool is not None:
         yield from _problems_of_pool(status.pool)
     for place, texts in _texts(status):

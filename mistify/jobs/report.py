@@ -38,6 +38,7 @@ def report(job: Job) -> dict[str, object]:
     """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
 
     - `flops`: multiply-adds of one inference.
+    - `batch`: the number of the goal's batch; `source` is that of batch 0.
     - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
     - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
       LiteRT; null where that is not the server's machine.
@@ -88,6 +89,7 @@ def report(job: Job) -> dict[str, object]:
 def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
     return {
         "id": goal.id,
+        "batch": goal.batch,
         "parent": goal.parent,
         "algorithm": goal.algorithm or None,
         "choice": goal.choice,

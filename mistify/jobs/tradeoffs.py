@@ -1,7 +1,8 @@
 """The trade-offs of a job: accuracy against each cost (paper 8.4, Figure 8)."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mistify.config.metric import Metric
@@ -31,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The packages of a job along one of their costs.
+    """The packages of a batch along one of their costs.
 
     Attributes:
         axis: The name of the cost in the report of the job.
@@ -40,6 +41,7 @@ class TradeOff:
         points: At least two.
         limits: Of the goals on this cost, ascending; of latency those on the server's machine.
         source: The cost and the score of the tuned source, None where one is not known.
+        batch: The number of the batch in its job.
     """
 
     axis: str
@@ -48,6 +50,7 @@ class TradeOff:
     points: Sequence[Point]
     limits: Sequence[float]
     source: tuple[float, float] | None
+    batch: int = 0
 
     @property
     def front(self) -> list[Point]:
@@ -61,20 +64,32 @@ class TradeOff:
 
 
 def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
-    """Return a trade-off for each cost that two packages of a job or more have.
+    """Return a trade-off for each cost that two packages of a batch or more have.
+
+    What comes from different models cannot be compared.
 
     Args:
         report: Of the job, as `mistify.jobs.report.report` returns it and `report.json` has it.
     """
-    goals = report["goals"]
-    along_costs = []
+    batches: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for goal in report["goals"]:
+        batches[goal.get("batch", 0)].append(goal)  # older reports do not name it
+    return [
+        replace(trade_off, title=f"{trade_off.title}, batch {batch}" if len(batches) > 1 else trade_off.title)
+        for batch, goals in sorted(batches.items())
+        for trade_off in _trade_offs(batch, goals, report["source"] if batch == 0 else None)
+    ]
+
+
+def _trade_offs(
+    batch: int, goals: Sequence[Mapping[str, Any]], source: Mapping[str, Any] | None
+) -> Iterator[TradeOff]:
+    metric = Metric(goals[0]["achieved"]["metric"])
     for axis, (title, quantity) in _AXES.items():
         points = list(_points(goals, axis))
         if len(points) > 1:
-            metric = Metric(goals[0]["achieved"]["metric"])
             limits = sorted(set(_limits(goals, quantity)))
-            along_costs.append(TradeOff(axis, title, metric, points, limits, _source(report["source"], axis)))
-    return along_costs
+            yield TradeOff(axis, title, metric, points, limits, _source(source, axis), batch)
 
 
 def _points(goals: Sequence[Mapping[str, Any]], axis: str) -> Iterator[Point]:

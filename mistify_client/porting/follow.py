@@ -12,7 +12,7 @@ from mistify.jobs.report import PREDICTION, judged_by
 from mistify.package.manifest import MANIFEST
 from mistify.wording import listed, names_by
 from mistify_client.porting.printing import print_line
-from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals
+from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals, source_behind
 from mistify_client.porting.report_files import REPORT, REPORT_PAGE, fetch_report
 from mistify_client.porting.table import table
 from mistify_client.rpc.porting import PortingClient
@@ -65,14 +65,15 @@ def follow(
         The job in its last state.
     """
     fetch = fetch or client.fetch
-    source = job.source
+    source, goals = job.source, {goal.id: goal for goal in job.goals}
     left = None if only is None else set(only)
     for event in once_for_equal_goals(client.watch(job.id)):
         if left is not None and event.goal_id not in left:
             continue
         match event.event:
             case ProgressUpdate() as progress:
-                display.update(event.goal_id or SOURCE, progress, source)
+                own = source_behind(event.goal_id, goals, source)
+                display.update(event.goal_id or SOURCE, progress, own)
             case GoalState() as state if event.goal_id is not None and (state.ended or source is None):
                 now, goal = client.with_goal(job.id, event.goal_id)
                 source = now.source

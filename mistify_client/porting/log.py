@@ -7,7 +7,7 @@ from rich.console import Console
 
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState, ProgressUpdate
 from mistify_client.porting.printing import print_line
-from mistify_client.porting.progress import SOURCE, LineDisplay, once_for_equal_goals
+from mistify_client.porting.progress import SOURCE, LineDisplay, once_for_equal_goals, source_behind
 
 
 def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
@@ -30,7 +30,8 @@ def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
         unix_ms = event.unix_ms
         match event.event:
             case ProgressUpdate() as progress:
-                lines.update(event.goal_id or SOURCE, progress, job.source)
+                own = source_behind(event.goal_id, goals, job.source)
+                lines.update(event.goal_id or SOURCE, progress, own)
             case GoalState() as state if state.ended and event.goal_id in goals:
                 lines.ended(goals[event.goal_id], job.source)
             case GoalState() as state if not state.ended:

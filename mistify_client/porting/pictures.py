@@ -27,6 +27,8 @@ _MOST_NAMED: Final = 20
 def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
     """Write a PNG for each trade-off, named like its cost, and return their paths.
 
+    Those of a job's further batches have the number of the batch in their names.
+
     Args:
         trade_offs: Of the job.
         job: Its id.
@@ -34,7 +36,8 @@ def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) ->
     """
     paths = []
     for trade_off in trade_offs:
-        path = directory / f"{trade_off.axis}.png"
+        number = f"-{trade_off.batch}" if trade_off.batch else ""
+        path = directory / f"{trade_off.axis}{number}.png"
         picture(trade_off, job).savefig(path, dpi=_DPI)
         paths.append(path)
     return paths

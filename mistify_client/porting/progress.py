@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from mistify.jobs.comparison import source_of
 from mistify.jobs.formatting import quality, shares
 from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify.jobs.report import outcome
@@ -24,10 +25,16 @@ class Display(Protocol):
     """A place that shows the progress of a job."""
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
-        """Show progress on a goal, or on `SOURCE`; costs are shown relative to the source model's."""
+        """Show progress on a goal, or on `SOURCE`; costs are shown relative to the source model's.
+
+        Args:
+            subject: The goal's id.
+            progress: What is shown.
+            source: That of the goal, as `source_behind` returns it.
+        """
 
     def ended(self, goal: Goal, source: Source | None) -> None:
-        """Show that a goal has ended."""
+        """Show that a goal has ended; `source` is the job's."""
 
     def show_line(self, line: str) -> None:
         """Show a line of text."""
@@ -57,6 +64,18 @@ def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
         ):
             yield event
         before = event
+
+
+def source_behind(goal_id: str | None, goals: Mapping[str, Goal], source: Source | None) -> Source | None:
+    """Return a job's source, or None for a goal that was made from another one.
+
+    Args:
+        goal_id: That of the goal, None for the job as a whole.
+        goals: The job's, as far as they are known, by their ids.
+        source: The job's.
+    """
+    goal = goals.get(goal_id or "")
+    return source if goal is None else source_of(goal, source)
 
 
 class BarDisplay:
@@ -149,6 +168,6 @@ def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Sour
 
 
 def _ending(goal: Goal, source: Source | None) -> str:
-    figures = _figures(goal, goal.achieved, source)
+    figures = _figures(goal, goal.achieved, source_of(goal, source))
     reason = goal.reason if goal.state is not GoalState.MET else ""
     return f"{goal.id}: " + ", ".join(filter(None, [outcome(goal), reason, figures]))

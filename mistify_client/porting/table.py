@@ -20,7 +20,7 @@ from mistify.costs.budget import (
 )
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
-from mistify.jobs.comparison import compared_quality
+from mistify.jobs.comparison import compared_quality, source_of
 from mistify.jobs.formatting import amount, duration, quality
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify.jobs.report import (
@@ -209,7 +209,7 @@ def _output_rows(goal: Goal) -> Iterable[dict[str, str]]:
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
     precision = goal.quantization.precision
     return {
-        **_counts(network.achieved, source),
+        **_counts(network.achieved, source_of(goal, source)),
         **_plugged_in_cells(network.achieved, source, profile_of_goal(goal), precision),
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
         _PREDICTED: amount(LATENCY, latency_of(goal, network.achieved)),

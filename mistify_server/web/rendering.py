@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
-from mistify.jobs.comparison import compared_quality
+from mistify.jobs.comparison import compared_quality, source_of
 from mistify.jobs.formatting import amount, duration, label, quality, shares
 from mistify.jobs.report import hardware_of_goal, outcome, preparations, time_shares
 from mistify.parsing.quantities import format_bytes
@@ -52,11 +52,16 @@ def _environment() -> Environment:
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
         "shares": shares,
+        "source_of": source_of,
         "preparations": preparations,
         "time_shares": time_shares,
     }
     return environment
 
 
-def _moment(unix_ms: int) -> str:
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+def _moment(unix_ms: float) -> str:
+    """Return a time in words; a dash for one that no calendar has, as the clock of a device may be wrong."""
+    try:
+        return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return "-"

@@ -1,10 +1,12 @@
 """The costs of a goal's package at its own precision, beside its limits and the source's in float32."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mistify.costs.budget import LATENCY, Costs, conditions_of, quantity_of, source_axis
+from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
+from mistify.jobs.comparison import source_of
 from mistify.jobs.formatting import label
 from mistify.jobs.job import Goal, Source
 
@@ -24,19 +26,24 @@ def costs_of(goal: Goal, source: Source | None) -> list[Cost]:
     """Return the costs of a goal's package that the cost model knows, then what was measured.
 
     Of a goal without a package they are those that it limits.
+
+    Args:
+        goal: The goal.
+        source: That of the job; a goal that was made from another one is shown without it.
     """
-    known = source or Source({})
+    formats = source.formats if source else ()
+    own = source_of(goal, source) or Source({})
     if not goal.achieved:
         return [
-            Cost(label(axis, known.formats), axis, None, limit, known.costs.get(source_axis(axis)))
+            Cost(label(axis, formats), axis, None, limit, own.costs.get(source_axis(axis)))
             for axis, limit in goal.budget.items()
         ]
-    predicted = _costs(goal, goal.achieved, known.costs, known)
-    return [*predicted, *_costs(goal, goal.measured, known.measured, known, ", measured")]
+    predicted = _costs(goal, goal.achieved, own.costs, formats)
+    return [*predicted, *_costs(goal, goal.measured, own.measured, formats, ", measured")]
 
 
 def _costs(
-    goal: Goal, reached: Costs, of_source: Costs, source: Source, measured: str = ""
+    goal: Goal, reached: Costs, of_source: Costs, formats: Sequence[AxisFormat], measured: str = ""
 ) -> Iterator[Cost]:
     precision = goal.quantization.precision
     axes = [axis for axis in reached if conditions_of(axis).precision in (precision, Quantization.NONE)]
@@ -45,7 +52,7 @@ def _costs(
         # What a package takes in float32 says nothing of one at another precision.
         if conditions_of(axis).precision is not precision and axis in own:
             continue
-        named = label(axis, source.formats)
+        named = label(axis, formats)
         names_prediction = named.startswith("predicted ")
         named += measured or (", predicted" if quantity_of(axis) == LATENCY and not names_prediction else "")
         yield Cost(named, axis, reached[axis], goal.budget.get(axis), of_source.get(source_axis(axis)))

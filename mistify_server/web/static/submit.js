@@ -51,10 +51,12 @@ function showProblems(details) {
   numberLines(new Set(details.problems.map((problem) => problem.line).filter(Boolean)));
 }
 
-function percent(interval) {
+// A share in per cent, an error as a number.
+function scoreInterval(metric, interval) {
   if (!interval) return "";
-  const shown = (figure) => (100 * figure).toFixed(1);
-  return `${shown(interval.middle)} % (${shown(interval.low)} to ${shown(interval.high)})`;
+  const isError = ["mse", "mae"].includes(metric) || metric.endsWith("_error");
+  const shown = (figure) => isError ? Number(figure.toPrecision(4)) : (100 * figure).toFixed(1);
+  return `${shown(interval.middle)}${isError ? "" : " %"} (${shown(interval.low)} to ${shown(interval.high)})`;
 }
 
 function showPlan(plan) {
@@ -67,8 +69,8 @@ function showPlan(plan) {
     const body = table.createTBody();
     for (const edge of batch.edges) {
       const row = body.insertRow();
-      const figures = [edge.goals.join(", "), edge.parent ?? "source", edge.algorithm || "-", percent(edge.accuracy),
-        Math.ceil(edge.seconds), edge.warning];
+      const figures = [edge.goals.join(", "), edge.parent ?? "source", edge.algorithm || "-",
+        scoreInterval(batch.metric, edge.accuracy), Math.ceil(edge.seconds), edge.warning];
       for (const figure of figures) row.append(element("td", figure));
     }
     const scroll = element("div", "", "scroll");

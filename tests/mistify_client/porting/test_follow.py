@@ -30,6 +30,18 @@ def test_a_server_does_not_choose_where_packages_are_written(service, tmp_path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_a_goal_of_another_batch_is_not_compared_with_the_source(service, tmp_path):
+    half, tenth = service.fake.job.goals
+    lines = []
+    for batch in (0, 1):
+        job = replace(service.fake.job, goals=(replace(half, batch=batch), tenth))
+        service.fake.job = job
+        with PortingClient(service.address) as client:
+            follow(client, job, tmp_path / str(batch), LineDisplay(lines.append))
+    progress = [line for line in lines if line.startswith("half: adapting")]
+    assert ["multiply-adds 70%" in line for line in progress] == [True, False]
+
+
 def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_path):
     half = replace(service.fake.job.goals[0], budget={"latency_ms@host": 1.0}, note="lost something")
     there = replace(half, id="there", budget={"latency_ms@pi": 1.0})

@@ -1,5 +1,7 @@
 """Pictures of trade-offs: the figure holds what the trade-off does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,8 @@ def test_every_package_limit_and_the_source_is_drawn():
 def test_names_are_no_formulas_and_do_not_cover_many_points(tmp_path):
     (path,) = write_pictures([TRADE_OFF], "$\\job", tmp_path)
     assert path.name == "flops.png"
+    (other,) = write_pictures([replace(TRADE_OFF, batch=1)], "job", tmp_path)
+    assert other.name == "flops-1.png"
     many = TradeOff(FLOPS, "multiply-adds", Metric.ACCURACY, POINTS * 6, [], None)
     figure = picture(many, "job")
     assert list(figure.axes[0].texts) == []

@@ -1,9 +1,12 @@
 import io
+from dataclasses import replace
+from itertools import product
 
 import pytest
 from rich.console import Console
 
-from mistify.jobs.job import Goal, GoalState, JobEvent, ProgressUpdate, Source
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate, Source
+from mistify_client.porting.log import show_log
 from mistify_client.porting.progress import SOURCE, BarDisplay, LineDisplay, display, once_for_equal_goals
 
 MODEL = Source({"flops": 1000.0, "params": 100.0}, 0.8)
@@ -35,6 +38,24 @@ def test_lines_without_a_terminal():
         "half: packaging",
         "half: met, accuracy 75.0%, multiply-adds 48%",
         "tenth: failed, no room [1]",
+    ]
+
+
+def test_a_goal_of_another_batch_is_not_compared_with_the_source():
+    half = Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75)
+    job = Job("j", JobState.DONE, (half, replace(half, id="other", batch=1)), 0, MODEL)
+    adapting = ProgressUpdate("adapting", 1, 200, {"flops": 700.0}, 0.78)
+    events = [
+        JobEvent(number, number, goal, event)
+        for number, (goal, event) in enumerate(product(("half", "other"), (adapting, GoalState.MET)))
+    ]
+    out = console(terminal=False)
+    show_log(events, job, out)
+    assert [line.partition(" ")[2].partition(" ")[2] for line in out.file.getvalue().splitlines()] == [
+        "half: adapting 1/200, accuracy 78.0%, multiply-adds 70%",
+        "half: met, accuracy 75.0%, multiply-adds 48%",
+        "other: adapting 1/200, accuracy 78.0%",
+        "other: met, accuracy 75.0%",
     ]
 
 

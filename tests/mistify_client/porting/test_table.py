@@ -45,6 +45,7 @@ def test_report_has_exactly_the_documented_form(service):
         "goals": [
             {
                 "id": "half",
+                "batch": 0,
                 "parent": None,
                 "algorithm": "morphnet",
                 "choice": "as good as chamnet, and faster",
@@ -80,6 +81,7 @@ def test_report_has_exactly_the_documented_form(service):
             },
             {
                 "id": "tenth",
+                "batch": 0,
                 "parent": "half",
                 "algorithm": None,
                 "choice": "",
@@ -527,3 +529,14 @@ def test_shares_are_always_in_the_same_order():
     costs = {"latency_ms@host": 1.0, "size_bytes": 1.0, "flops": 1.0, "latency_ms@a": 1.0}
     shown = "multiply-adds 100%, size 100%, predicted latency on a 100%, latency on host 100%"
     assert shares(costs, Source(costs, 0.5)) == shown
+
+
+def test_a_goal_of_another_batch_is_not_compared_with_the_source(service):
+    half = service.fake.job.goals[0]
+    branch = BranchFigures(1.0, half.achieved, {}, 0.75)
+    other = replace(half, id="other", batch=1, branch_figures=(branch,))
+    lines = lines_of_table(replace(service.fake.job, goals=(half, other)), 80)
+    shown = {line.split()[0]: line for line in lines if line.startswith(("half ", "other ", "- 1.00x"))}
+    assert "480 (0.48)" in shown["half"]
+    assert "480" in shown["other"]
+    assert "(0.48)" not in shown["other"] + shown["-"]

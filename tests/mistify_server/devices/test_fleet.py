@@ -22,6 +22,7 @@ from mistify_server.devices.fleet import Fleet
 from mistify_server.server import running_server
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.fleet import FleetStore
+from mistify_server.web.rendering import render
 
 STATUS = DeviceStatus(
     name="kitchen-7",
@@ -142,6 +143,7 @@ def test_what_cannot_be_written_is_written_later(store: Store) -> None:
         ({"targets": {str(number): "1ms" for number in range(51)}}, "targets"),
         ({"problems": {"package": "x" * 1_001}}, "problems"),
         ({"last_switch": LastSwitch(-1, 0, "")}, "last_switch.unix_ms"),
+        ({"last_switch": LastSwitch(253_402_300_800_000, 0, "")}, "last_switch.unix_ms"),
         ({"pool": replace(POOL, original_ms=0.0)}, "pool.original_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(float("inf"), 1.0),))}, "pool.subnets[0].latency_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(1.0, float("nan")),))}, "pool.subnets[0].accuracy"),
@@ -213,3 +215,18 @@ async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> N
     assert "from branch 1<br>" in page
     with open_store(site.store) as store:  # a server that stops writes what is not written yet
         assert [report.status for report in store.fleet.all()] == [status]
+
+
+@pytest.mark.parametrize("unix_ms", [253_402_300_800_000, 10**30])
+def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> None:
+    status = replace(STATUS, last_switch=LastSwitch(unix_ms, 1, "branch 1 would take 30ms"))
+    page = render(
+        "fleet.html",
+        path="/fleet",
+        reports=[DeviceReport(status, datetime(2026, 11, 25, tzinfo=UTC))],
+        summary=FleetSummary(devices=1, missing=0),
+        next_page_token="",
+        devices=[],
+        groups=[],
+    )
+    assert "-, from branch 1<br>" in page

@@ -6,11 +6,14 @@ from itertools import pairwise
 import pytest
 
 from mistify.config.quantization import QuantizationConfig
+from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, draw_tree
 from mistify_server.web.pages.plots import plots_of
+from tests.rendered import job_page
 
 GOALS = [
     Goal("half", 0, {"flops": 50.0}),
@@ -98,3 +101,24 @@ def test_what_a_latency_is_is_said_once() -> None:
 def test_a_goal_without_a_package_shows_what_it_limits() -> None:
     (shown,) = costs_of(Goal("g", 0, {"memory_bytes@int8": 30.0}), Source({"memory_bytes": 200.0}))
     assert (shown.label, shown.reached, shown.limit, shown.source) == ("memory in int8", None, 30.0, 200.0)
+
+
+def test_a_goal_of_another_batch_shows_no_costs_of_the_source() -> None:
+    goal = Goal("g", 1, {}, achieved={"flops": 5.0, "score": 2.0}, measured={"latency_ms@host": 2.0})
+    own = AxisFormat("score", "score of a plug-in", PLAIN)
+    source = Source({"flops": 10.0}, formats=(own,), measured={"latency_ms@host": 4.0})
+    shown = [(cost.label, cost.source) for cost in costs_of(goal, source)]
+    assert shown == [
+        ("multiply-adds", None),
+        ("score of a plug-in", None),
+        ("latency on host, measured", None),
+    ]
+    (limited,) = costs_of(Goal("g", 1, {"flops": 5.0}), source)
+    assert limited.source is None
+
+
+def test_the_page_of_a_job_compares_goals_with_their_own_source_alone() -> None:
+    first, second, *_ = job().goals
+    shown = job_page(replace(job(), goals=(first, replace(second, batch=1))))
+    shares = [cell.split("</td>")[0] for cell in shown.split('<td class="shares">')[1:]]
+    assert shares == ["multiply-adds 10%, parameters 30%", ""]

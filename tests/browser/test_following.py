@@ -1,0 +1,217 @@
+"""A page that follows a job; the test is its server and its clock."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from playwright.sync_api import Page, expect
+from pydantic import TypeAdapter
+
+from mistify.jobs.details import GoalDetails
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate
+from tests.browser.without_server import open_page
+from tests.rendered import goal_page, job_page
+
+pytestmark = pytest.mark.web
+
+#: The server as a page has it: streams of events, and requests that wait for their answers.
+SERVER: Final = """
+window.streams = [];
+window.requests = [];
+window.EventSource = class extends EventTarget {
+  static CLOSED = 2;
+  readyState = 1;
+  constructor(url) { super(); this.url = url; window.streams.push(this); }
+  close() { this.readyState = 2; }
+};
+window.fetch = () => new Promise((resolve, reject) => { window.requests.push({ resolve, reject }); });
+"""
+
+KINDS: Final = {JobState: "job", GoalState: "goal", ProgressUpdate: "progress"}
+JOB: Final = Job(
+    "j",
+    JobState.RUNNING,
+    tuple(Goal(f"goal-{n}", 0, {"flops": 1.0}, parent=f"goal-{n - 1}" if n else None) for n in range(12)),
+    0,
+)
+DONE: Final = replace(JOB, state=JobState.DONE)
+
+
+class Followed:
+    """A page that follows, and its server."""
+
+    def __init__(self, page: Page, html: str) -> None:
+        self.page = page
+        page.clock.install()
+        page.add_init_script(SERVER)
+        open_page(page, html, "/jobs/j")
+
+    def hear(
+        self, sequence: int, event: JobState | GoalState | ProgressUpdate, goal: str | None = None
+    ) -> None:
+        """Let the page hear an event."""
+        data = TypeAdapter(JobEvent).dump_json(JobEvent(sequence, 0, goal, event)).decode()
+        script = "([kind, data]) => streams.at(-1).dispatchEvent(new MessageEvent(kind, { data }))"
+        self.page.evaluate(script, [KINDS[type(event)], data])
+
+    def wait(self, seconds: float) -> int:
+        """Let time go by, and return how many requests then wait for an answer."""
+        self.page.clock.run_for(int(1000 * seconds))
+        return int(self.page.evaluate("requests.length"))
+
+    def answer(self, html: str, status: int = 200) -> None:
+        """Answer the request that has waited longest."""
+        script = """([html, status]) => requests.shift().resolve(
+          { ok: status === 200, status, text: async () => html })"""
+        self.page.evaluate(script, [html, status])
+
+    def hide(self, state: str) -> None:
+        """Make another tab the visible one, or this one again."""
+        script = """state => {
+          for (const [name, value] of [["visibilityState", state], ["hidden", state === "hidden"]]) {
+            Object.defineProperty(document, name, { value, configurable: true });
+          }
+          document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+        self.page.evaluate(script, state)
+
+    @property
+    def streams(self) -> list[str]:
+        """The addresses of the streams that are open."""
+        return list(self.page.evaluate("streams.filter(each => each.readyState < 2).map(each => each.url)"))
+
+    @property
+    def state(self) -> str:
+        """The state of the job, as the page shows it."""
+        return self.page.locator(".title .state").inner_text()
+
+
+Follow = Callable[[str], Followed]
+
+
+@pytest.fixture
+def follow(page: Page) -> Follow:
+    return lambda html: Followed(page, html)
+
+
+def test_one_refresh_ends_before_the_next_begins(follow: Follow) -> None:
+    followed = follow(job_page(JOB, after=5))
+    followed.hear(6, GoalState.RUNNING, "goal-0")
+    assert followed.wait(1) == 1
+    followed.hear(7, GoalState.MET, "goal-0")
+    assert followed.wait(1) == 1
+    followed.answer(job_page(JOB, after=6))
+    assert followed.wait(1) == 1
+    followed.answer(job_page(DONE, after=7))
+    assert followed.state == "done"
+    assert (followed.streams, followed.wait(9)) == ([], 0)
+
+
+def test_a_refresh_that_failed_is_repeated(follow: Follow) -> None:
+    followed = follow(job_page(JOB, after=5))
+    followed.hear(6, JobState.DONE)
+    followed.wait(1)
+    followed.page.evaluate("requests.shift().reject(new TypeError('no network'))")
+    assert followed.wait(2) == 1
+    followed.answer("Bad gateway", 502)
+    assert followed.wait(2) == 1
+    followed.answer(job_page(DONE, after=6))
+    assert followed.state == "done"
+
+
+def test_a_page_that_is_older_than_the_one_shown_is_asked_for_again(follow: Follow) -> None:
+    followed = follow(job_page(JOB, after=5))
+    followed.hear(6, JobState.RUNNING)
+    followed.wait(1)
+    followed.answer(job_page(replace(JOB, state=JobState.QUEUED), after=4))
+    assert followed.state == "running"
+    assert followed.wait(2) == 1
+
+
+def test_points_that_are_newer_than_the_page_stay_on_the_curves(follow: Follow) -> None:
+    goal = replace(JOB.goals[0], state=GoalState.RUNNING)
+    point = ProgressUpdate("adapting", 1, 90, loss=0.9)
+    followed = follow(goal_page(JOB, goal, GoalDetails(None, (point,), 5)))
+    followed.hear(6, replace(point, step=2, loss=0.8), goal.id)
+    followed.hear(7, GoalState.RUNNING, goal.id)
+    followed.wait(1)
+    followed.hear(8, replace(point, step=3, loss=0.7), goal.id)
+    followed.answer(goal_page(JOB, goal, GoalDetails(None, (point, replace(point, step=2, loss=0.8)), 7)))
+    losses = followed.page.evaluate("document.querySelector('#curves .plot').data[0].y")
+    assert losses == [0.9, 0.8, 0.7]
+
+
+def test_a_stream_that_was_refused_is_opened_again_where_it_ended(follow: Follow) -> None:
+    followed = follow(job_page(JOB, after=5))
+    followed.hear(6, ProgressUpdate("adapting", 1, 2), "goal-0")
+    refuse = "streams.at(-1).close(); streams.at(-1).dispatchEvent(new Event('error'))"
+    for _ in range(2):
+        followed.page.evaluate(refuse)
+        assert followed.wait(5) == 1
+        followed.answer("Bad gateway", 502)
+        assert followed.streams == ["/v1/jobs/j/events?after=6"]
+        followed.wait(2)
+        followed.answer(job_page(JOB, after=6))
+    followed.page.evaluate(refuse)
+    followed.wait(5)
+    with followed.page.expect_navigation():  # which the server leads to the log-in
+        followed.answer("", 401)
+
+
+def test_a_tab_that_is_hidden_needs_no_connection(follow: Follow) -> None:
+    followed = follow(job_page(JOB, after=5))
+    assert followed.streams == ["/v1/jobs/j/events?after=5"]
+    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.hide("hidden")
+    assert (followed.streams, followed.wait(9)) == ([], 0)
+    followed.hide("visible")
+    followed.answer(job_page(JOB, after=9))
+    assert followed.streams == ["/v1/jobs/j/events?after=6"]
+    followed.hide("hidden")
+    followed.hide("visible")
+    followed.answer(job_page(DONE, after=12))
+    assert (followed.state, followed.streams) == ("done", [])
+
+
+@pytest.mark.parametrize("focused", ["tbody a[href$='goal-3']", "svg a[href$='goal-3']", "[data-post]"])
+def test_a_refresh_leaves_the_focus_and_what_is_scrolled(follow: Follow, focused: str) -> None:
+    followed = follow(job_page(JOB, after=5))
+    followed.page.set_viewport_size({"width": 600, "height": 400})
+    place = "[document.querySelector('.tree').scrollLeft, scrollY]"
+    followed.page.locator(focused).focus()
+    followed.page.evaluate("document.querySelector('.tree').scrollLeft = 333; scrollTo(0, 77)")
+    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.wait(1)
+    followed.page.evaluate("document.querySelector('#live').marked = true")
+    followed.answer(job_page(JOB, after=6))
+    assert followed.page.evaluate("document.querySelector('#live').marked") is None
+    expect(followed.page.locator(focused)).to_be_focused()
+    assert followed.page.evaluate(place) == [333, 77]
+
+
+def test_only_the_line_of_the_progress_that_is_new_changes(follow: Follow) -> None:
+    progress = {f"goal-{n}": "adapting, step 1 of 2" for n in range(2)}
+    followed = follow(job_page(JOB, 5, progress))
+    lines = followed.page.locator("#progress li")
+    lines.first.evaluate("line => { line.firstChild.marked = true; }")
+    followed.hear(6, ProgressUpdate("adapting", 2, 2), "goal-1")
+    expect(lines).to_have_text(["goal-0: adapting, step 1 of 2", "goal-1: adapting, step 2 of 2"])
+    assert lines.first.evaluate("line => line.firstChild.marked")
+    followed.hear(7, GoalState.MET, "goal-0")
+    followed.hear(8, ProgressUpdate("tuning", 0, 0), "goal-1")
+    expect(lines).to_have_text(["goal-1: tuning"])
+
+
+def test_only_changes_of_states_are_read_aloud(follow: Follow) -> None:
+    followed = follow(job_page(JOB, after=5))
+    aloud = followed.page.locator("[aria-live]")
+    followed.hear(6, ProgressUpdate("adapting", 1, 2), "goal-1")
+    expect(aloud).to_have_text("")
+    followed.hear(7, GoalState.MET, "goal-1")
+    expect(aloud).to_have_text("goal-1: met")
+    followed.wait(1)
+    followed.answer(job_page(JOB, after=7))
+    expect(aloud).to_have_text("goal-1: met")
+    followed.hear(8, JobState.DONE)
+    expect(aloud).to_have_text("j: done")

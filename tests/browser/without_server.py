@@ -1,0 +1,30 @@
+"""Pages in a browser without a server."""
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Page, Route
+
+import mistify_server.web
+
+_STATIC: Final = Path(mistify_server.web.__file__).parent / "static"
+
+#: The library that draws plots, as far as curves need it.
+_PLOTLY: Final = "window.Plotly = { react(place, data) { place.data = data; } };"
+
+
+def open_page(page: Page, html: str, path: str) -> None:
+    """Open a page that a server would have at a path, with its scripts and styles."""
+
+    def answer(route: Route) -> None:
+        asked = urlsplit(route.request.url).path
+        if asked == "/static/plotly.js":
+            route.fulfill(body=_PLOTLY, content_type="text/javascript")
+        elif asked.startswith("/static/"):
+            route.fulfill(path=_STATIC / asked.removeprefix("/static/"))
+        else:
+            route.fulfill(body=html, content_type="text/html")
+
+    page.route("http://mistify.test/**", answer)
+    page.goto(f"http://mistify.test{path}")

@@ -1,0 +1,44 @@
+"""Pages of jobs as the server renders them, without a server."""
+
+from typing import Any
+
+from mistify.jobs.details import GoalDetails
+from mistify.jobs.job import Goal, Job
+from mistify.jobs.part import JobPart
+from mistify.jobs.report import report
+from mistify_server.web.pages.curves import curves_of
+from mistify_server.web.pages.goal_costs import costs_of
+from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.rendering import render
+
+
+def job_page(job: Job, after: int = 0, progress: dict[str, str] | None = None) -> str:
+    """The page of a job that has its events up to `after`."""
+    return render(
+        "job.html",
+        path=f"/jobs/{job.id}",
+        part=JobPart(job, len(job.goals), 0),
+        job=job,
+        plots=plots_of(job),
+        tree=draw_tree(job.goals),
+        last_event=after,
+        progress=progress or {},
+    )
+
+
+def goal_page(job: Job, goal: Goal, details: GoalDetails) -> str:
+    """The page of a goal."""
+    reported: dict[str, Any] = report(job)
+    return render(
+        "goal.html",
+        path=f"/jobs/{job.id}/goals/{goal.id}",
+        job=job,
+        goal=goal,
+        data=next(each for each in reported["goals"] if each["id"] == goal.id),
+        costs=costs_of(goal, job.source),
+        formats=job.source.formats if job.source else (),
+        details=details,
+        curves=curves_of(goal, details, ()),
+        layers=None,
+    )
