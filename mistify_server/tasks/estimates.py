@@ -94,8 +94,9 @@ class EdgeEstimates(Message):
         source_steps: Steps that tune the source.
         candidates: The algorithms from which one is chosen for each edge, by name.
         scaled: Costs with all channel groups scaled by one factor, the least first.
-        accuracy: Of the source as it came, on a sample of the validation data; None if it was not measured.
-        output_scores: Of each of its outputs, likewise; empty if they were not measured.
+        accuracy: Of the source as it came, on a sample of the validation data; None if it was not measured,
+            or the sample does not tell.
+        output_scores: Of each of its outputs that it is known of, likewise.
         step_seconds: Of a training step of the source; None if it was not measured.
         generating: Training steps of the source that take as long as generating its data.
     """

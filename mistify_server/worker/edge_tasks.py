@@ -155,13 +155,20 @@ class EdgeRunner:
     def _descend(
         self, task: BranchTask, params: Params, network: keras.Model, budgets: Mapping[float, Budget]
     ) -> list[EdgeOutcome]:
-        """Adapt a network to falling budgets, given by their shares, each outcome from the one before."""
+        """Adapt a network to falling budgets, given by their shares, each outcome from the one before.
+
+        What grows is trained in a way of its own, and by an executor of its own.
+        """
         setup = self._setups.prepare(task.teacher, task.data, params)
         executor = _new_executor(task, params)
         outcomes: list[EdgeOutcome] = []
+        grew = False
         for share, budget in budgets.items():
             parent = outcomes[-1].model if outcomes else network
             assignment = self._assignment(task, params, parent, budget, setup)
+            before, grew = grew, grows(assignment)
+            if before and not grew:
+                executor = _new_executor(task, params)
             targets = task.targets if share == 1 else ()
             outcomes.append(self._run_edge(task, executor, params, assignment, targets))
         return outcomes

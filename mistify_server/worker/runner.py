@@ -5,7 +5,7 @@ from typing import TypeAlias
 from executors.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.custom_layers import import_layers
 from executors.data import Dataset
-from executors.params import AdaptiveNetParams
+from executors.params import AdaptiveNetParams, Params
 from executors.structure import analyse
 from executors.timing import activity, timesheet
 from executors.training.evaluation import evaluate
@@ -117,13 +117,18 @@ class TaskRunner:
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
         test = self._setups.test(task.teacher, task.data)
-        steps = params.tune_steps
         supernet, blocks = None, ""
         if isinstance(params, AdaptiveNetParams) and params.blocks:
             supernet = self._supernet(task, params)
             blocks = _about_blocks(supernet, params.largest)
         package = package_model(
-            model, task, setup, test, training_steps=steps, branches=branches, supernet=supernet
+            model,
+            task,
+            setup,
+            test,
+            training_steps=_training_steps(params),
+            branches=branches,
+            supernet=supernet,
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
@@ -156,6 +161,14 @@ class TaskRunner:
             for branch in branches.branches
         )
         return Branches(branches.base, tuple(networks))
+
+
+def _training_steps(params: Params) -> int:
+    """Return the steps in which a network is trained for the precision or compression of its package."""
+    if params.tune_steps or "tune_steps" in params.model_fields_set:
+        return params.tune_steps
+    # An algorithm may tune no goal by default, as its networks are trained already, but not for this.
+    return Params().tune_steps
 
 
 def _about_blocks(supernet: TrainedSupernet | None, largest: float) -> str:

@@ -1,7 +1,6 @@
 """Profiles of this machine, calibrated by what LiteRT takes for a source (paper 4.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
@@ -15,6 +14,7 @@ from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredNetwork, MeasuredProfile
 from mistify.costs.quantization import STORED, Quantization
 from mistify_server.worker.adaptation.latency import Profiles, latencies
+from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 
@@ -60,7 +60,7 @@ def calibrated_host(
     source_cost, least_cost = (analyse(network).network() for network in (source, least))
     source_ms = latencies(source, STORED[1:], train, threads)
     least_ms: Mapping[Quantization, float] = {}
-    with suppress(Exception):  # a converter raises what it likes of a model that it cannot convert
+    with suppressed_but_for_exhaustion():
         least_ms = latencies(least, (Quantization.INT8,), train, threads)
     with_one = {profile.integer: profile for profile in host if profile.threads == 1}
     known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}

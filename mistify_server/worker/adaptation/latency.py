@@ -1,7 +1,6 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, thre
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.profiles import MeasuredProfile, Profile
 from mistify.costs.quantization import Quantization
+from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.converter import saved
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.measurement.latency import inference_of, measure_together
@@ -77,7 +77,7 @@ def latencies(
     with saved(model) as network:
         inferences = {Quantization.NONE: inference_of(network.at(QuantizationConfig()), threads)}
         for precision in precisions:
-            with suppress(Exception):  # a converter raises what it likes of a model that it cannot convert
+            with suppressed_but_for_exhaustion():
                 converted = network.at(QuantizationConfig(precision=precision), examples)
                 inferences[precision] = inference_of(converted, threads)
     measured = measure_together(list(inferences.values()), threads)

@@ -1,7 +1,7 @@
 """Estimates of an inspection for the edges to come (paper 4.1, 4.3)."""
 
 from collections.abc import Collection
-from math import log2
+from math import isfinite, log2
 from time import perf_counter
 from typing import Final
 
@@ -86,10 +86,19 @@ def with_measurements(
         scores, _ = trainer.evaluation.judge(
             setup.validation.sample(EXAMPLES), setup.metric, setup.settings.metrics
         )
-        figures |= {"accuracy": scores.overall, "output_scores": scores.outputs}
+        # A sample may lack what a metric takes, such as examples of two classes.
+        figures |= {
+            "accuracy": finite(scores.overall),
+            "output_scores": tuple(own for own in scores.outputs if isfinite(own.value)),
+        }
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(trainer)
     return estimates.model_copy(update=figures)
+
+
+def finite(figure: float) -> float | None:
+    """Return a figure, or None if it is no number."""
+    return figure if isfinite(figure) else None
 
 
 def _generating(data: DataSource) -> int:

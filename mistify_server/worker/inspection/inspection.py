@@ -81,10 +81,12 @@ class SourceInspector:
         if model is not None:
             model = problems.check("dataset.scale", partial(scaled, model, task.data.settings.scale))
         params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        if model is None:
+        profiles = data = None
+        if model is not None:
+            data = self._inspect_data(problems, task.data, model)
+            profiles = problems.load("model", partial(self._profiles, task, model, data))
+        if model is None or profiles is None:
             return Inspection(costs={}, floor={}, hardware=task.hardware, problems=tuple(problems.problems))
-        data = self._inspect_data(problems, task.data, model)
-        profiles = self._profiles(task, model, data)
         structure = analyse(model, params.layers if params else {})
         wrong = unmatched(structure.rules, structure.graph.layers)
         problems.add(pattern.problem("algorithm.config.layers") for pattern in wrong)

@@ -1,14 +1,11 @@
 """Packages of graphs without Keras structure: converted as they are, at the precision that is asked for."""
 
-import re
 from functools import partial
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.lite.python.convert_phase import ConverterError
 
 from executors.data import Dataset, HeldOut
-from executors.inspection.errors import invalid
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.training.objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
@@ -19,9 +16,6 @@ from mistify_server.worker.packaging.assemble import Package, assemble
 from mistify_server.worker.packaging.conversion.converter import Function, convert_function
 from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, representative
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
-
-#: The line in which the converter lists the operations that LiteRT has no kernel for.
-_LACKING = re.compile(r"^TF Select ops: (.*)$", re.MULTILINE)
 
 
 def convert_graph(
@@ -38,15 +32,8 @@ def convert_graph(
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
     function = Function(graph, graph.inputs, graph.outputs)
-    try:
-        rows = None if examples is None else partial(one_by_one, examples)
-        return convert_function(function, quantization or QuantizationConfig(), rows)
-    except ConverterError as error:
-        lacking = _LACKING.search(str(error))
-        reason = f"the operations {lacking[1]}" if lacking else str(error).strip().splitlines()[0][:200]
-        raise invalid(
-            "the graph", reason, "operations that LiteRT has", "replace them, or give the Keras model itself"
-        ) from error
+    rows = None if examples is None else partial(one_by_one, examples)
+    return convert_function(function, quantization or QuantizationConfig(), rows)
 
 
 def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_out: HeldOut) -> Package:

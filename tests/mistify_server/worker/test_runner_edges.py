@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from executors.base import AdaptationExecutor, Assignment
 from executors.data import Dataset, split
 from executors.readers.loading import load_dataset
 from executors.structure import analyse
@@ -15,6 +16,8 @@ from executors.training.evaluation import evaluate
 from executors.training.trainer import Trainer
 from mistify.config.dataset import DataSettings
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import Scores
+from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.errors import ErrorCode, MistifyError
@@ -22,6 +25,8 @@ from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.worker.adaptation.edge import EdgeOutcome
+from mistify_server.worker.adaptation.growth import grows
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 from tests.targets import overall
@@ -237,6 +242,26 @@ def test_the_goals_own_network_is_the_largest_branch_where_no_budget_is_larger(t
         assert_equal(small.get_layer(name), own.get_layer(name))
 
 
+def test_branches_below_the_source_are_not_trained_as_those_that_grow(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From twice the source's costs to 0.8 of them, and to half of them, which the goal has."""
+    used: list[tuple[bool, AdaptationExecutor]] = []
+
+    def run_edge(executor: AdaptationExecutor, assignment: Assignment, *_: Any, **__: Any) -> EdgeOutcome:
+        used.append((grows(assignment), executor))
+        costs = costs_of(analyse(assignment.model).network(), assignment.profiles)
+        return EdgeOutcome(assignment.model, costs, Scores(1.0), steps=1, met=True, reason="")
+
+    monkeypatch.setattr("mistify_server.worker.edge_tasks.run_edge", run_edge)
+    edge = tree.edge(tree.root.root, 0.5).model_dump(exclude={"kind", "targets"})
+    shares = (1.0, 1.2, 1.6, 2.4, 3.0, 4.0)
+    tree.runner().run(BranchTask(**{**edge, "shares": shares, "costs": tree.root.root_costs}))
+    assert [growing for growing, _ in used] == [True, True, True, False, False]
+    _, first, second, third, fourth = (id(executor) for _, executor in used)
+    assert first == second != third == fourth
+
+
 @pytest.mark.slow
 def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Path) -> None:
     """A limit of parameters, which the source's first layers alone exceed."""
@@ -307,6 +332,31 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
     assert (manifest.quantization, manifest.accuracy) == (precision, result.accuracy)
     assert abs(result.accuracy - root.teacher_accuracy) < 0.1
     assert manifest.measured == result.measured
+
+
+@pytest.mark.parametrize("algorithm", ["nested", "adaptivenet"])
+def test_networks_are_trained_for_their_packages_also_where_goals_are_not_tuned(
+    tree: Tree, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by any other algorithm, unless the config says otherwise."""
+
+    def package_model(*_: Any, training_steps: int, **__: Any) -> None:
+        raise LookupError(training_steps)
+
+    monkeypatch.setattr("mistify_server.worker.runner.package_model", package_model)
+    runner, quantization = tree.runner(), QuantizationConfig.model_validate("int8-qat")
+    task = PackageTask(
+        checkpoint=tree.root.root,
+        teacher=tree.root.teacher,
+        settings=PackageSettings(goal_id="whole", job_id="job-1", quantization=quantization),
+        costs=tree.root.root_costs,
+        accuracy=tree.root.teacher_accuracy,
+        seed=0,
+        **{**COMMON, "algorithm": algorithm},
+    )
+    for config, steps in ({}, 600), ({"tune_steps": 7}, 7), ({"tune_steps": 0}, 0):
+        with pytest.raises(LookupError, match=rf"^{steps}$"):
+            runner.run(task.model_copy(update={"algorithm_config": config}))
 
 
 def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:

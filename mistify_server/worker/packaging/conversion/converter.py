@@ -1,5 +1,6 @@
 """The conversion of networks to LiteRT at the precision that is asked for."""
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.lite.python.convert_phase import ConverterError
 
+from executors.inspection.errors import invalid
 from executors.structure import fold_batch_norm
 from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
@@ -28,6 +31,9 @@ Tensors = dict[str, tf.Tensor]
 
 _FLOAT32 = QuantizationConfig()
 
+#: The line in which the converter lists the operations that LiteRT has no kernel for.
+_LACKING = re.compile(r"^TF Select ops: (.*)$", re.MULTILINE)
+
 
 def convert(
     model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
@@ -38,6 +44,9 @@ def convert(
         model: The checkpoint.
         quantization: The precision of the package. An operator that has no integer kernel stays float32.
         examples: Training data by input, from which integer packages take the scales of activations.
+
+    Raises:
+        MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
     with saved(model) as network:
         return network.at(quantization, examples)
@@ -147,10 +156,18 @@ def convert_saved(
         quantization: The precision of the network.
         rows: Returns examples that scales are taken from; where there are several functions, each with the
             signature that it is for.
+
+    Raises:
+        MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
     converter = tf.lite.TFLiteConverter.from_saved_model(directory)
     _set_precision(converter, quantization, rows)
-    converted: bytes = converter.convert()
+    try:
+        converted: bytes = converter.convert()
+    except ConverterError as error:
+        lacking = _LACKING.search(str(error))
+        reason = f"the operations {lacking[1]}" if lacking else str(error).strip().splitlines()[0][:200]
+        raise invalid("the model", reason, "operations that LiteRT has", "replace them") from error
     return converted
 
 

@@ -4,7 +4,8 @@ The network is converted with random numbers (marks) in place of the weights. No
 none is left out for being 0 or 1, so that each can be located; then the weights are written over them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import permutations
 
 import keras
@@ -19,6 +20,9 @@ from mistify_server.worker.packaging.conversion.converter import Function, const
 Array = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 Places = Mapping[str, tuple[WeightPlace, ...]]
+
+#: The offset of its first byte in a network, and its values [n].
+StoredConstant = tuple[int, Array]
 
 _SEED = 0
 
@@ -41,32 +45,61 @@ def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) ->
 
     Returns:
         The `.tflite`, and the places of each weight. One that the converter merges with others, or with
-        constants, has no place.
+        constants, has no place, and neither has a kernel from which the converter computes a bias.
     """
-    network, places = _converted(model, weights, scaled=True)
-    if len(places) == len(weights):
-        return network, places
-    # What was merged has random numbers in it, be it a bias to which a kernel times a constant was added.
-    exact = [name for name, at in places.items() if all(place.factor == 1 for place in at)]
-    return _converted(model, {name: weights[name] for name in exact}, scaled=False)
+    plain = cache(partial(_convert, model))
+    while weights:
+        network, places, others = _converted(model, weights)
+        if len(places) < len(weights):
+            # What was merged has random numbers in it.
+            kept = [name for name, at in places.items() if all(place.factor == 1 for place in at)]
+        elif random := _absent(others, plain):
+            kept = _kept_apart(places, network, random)
+        else:
+            return network, places
+        weights = {name: weights[name] for name in kept}
+    return plain(), {}
+
+
+def _convert(model: keras.Model) -> bytes:
+    return convert_function(Function.like(model, constant(model)), QuantizationConfig())
 
 
 def _converted(
-    model: keras.Model, weights: Mapping[str, keras.Variable], scaled: bool
-) -> tuple[bytes, Places]:
+    model: keras.Model, weights: Mapping[str, keras.Variable]
+) -> tuple[bytes, Places, Sequence[StoredConstant]]:
+    """Return the `.tflite`, the places of those weights that have any, and all other constants."""
     kept = {name: variable.numpy() for name, variable in weights.items()}
     marks = _marks(kept)
     try:
         _assign(weights, marks)
-        marked = convert_function(Function.like(model, constant(model)), QuantizationConfig())
+        marked = _convert(model)
     finally:
         _assign(weights, kept)
-    places = _located(marked, marks, scaled)
+    places, others = _located(marked, marks)
     network = bytearray(marked)
     for name, at in places.items():
         for place in at:
             place.put(kept[name], network)
-    return bytes(network), places
+    return bytes(network), places, others
+
+
+def _absent(constants: Sequence[StoredConstant], plain: Callable[[], bytes]) -> set[int]:
+    """Return the offsets of the constants that a network without marks has not: marks are in these."""
+    if not constants:
+        return set()
+    known = [stored for _, stored in _constants(plain())]
+    return {offset for offset, stored in constants if not any(np.array_equal(stored, own) for own in known)}
+
+
+def _kept_apart(places: Places, network: bytes, random: Collection[int]) -> list[str]:
+    """Return the weights that no operator reads together with constants, such as a bias, that have marks.
+
+    Those were computed from the weights beside them. Where there are none, it may have been any.
+    """
+    beside = set[int]().union(*(read for read in _reads(network) if not read.isdisjoint(random)))
+    kept = [name for name, at in places.items() if beside.isdisjoint(place.offset for place in at)]
+    return kept if len(kept) < len(places) else []
 
 
 def _marks(weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -89,16 +122,14 @@ def _assign(weights: Mapping[str, keras.Variable], values: Mapping[str, Array]) 
         variable.assign(values[name])
 
 
-def _located(network: bytes, marks: Mapping[str, Array], scaled: bool) -> Places:
-    """Return the places of the weights that have any; also those that are scaled, if asked for."""
-    if not marks:
-        return {}
+def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequence[StoredConstant]]:
+    """Return the places of those weights that have any, and all other constants."""
     names, arrays = list(marks), list(marks.values())
     ends = np.cumsum([array.size for array in arrays])
     values = np.concatenate([array.ravel() for array in arrays])
     order = np.argsort(values)
     places: dict[str, list[WeightPlace]] = {}
-    unmatched: list[tuple[int, Array]] = []
+    unmatched: list[StoredConstant] = []
     for offset, stored in _constants(network):
         at: Indices = order[np.searchsorted(values, stored, sorter=order).clip(max=len(order) - 1)]
         number = int(np.searchsorted(ends, at[0], side="right"))
@@ -108,25 +139,27 @@ def _located(network: bytes, marks: Mapping[str, Array], scaled: bool) -> Places
             places.setdefault(names[number], []).extend([place] if place else [])
         else:
             unmatched.append((offset, stored))
-    for name in names if scaled else ():
+    for name in names:
         places.setdefault(name, []).extend(_scaled(marks[name], unmatched))
-    return {name: tuple(places[name]) for name in names if places.get(name)}
+    found = {place.offset for at in places.values() for place in at}
+    others = [(offset, stored) for offset, stored in unmatched if offset not in found]
+    return {name: tuple(places[name]) for name in names if places[name]}, others
 
 
-def _scaled(weight: Array, constants: Sequence[tuple[int, Array]]) -> Iterator[WeightPlace]:
+def _scaled(weight: Array, constants: Sequence[StoredConstant]) -> Iterator[WeightPlace]:
     """Yield the places of a weight times a number: what scaled the input of its layer is in the kernel."""
     for offset, stored in constants:
         for axes in permutations(range(weight.ndim)) if weight.size == stored.size > 1 else ():
             ratios = stored / weight.transpose(axes).ravel()
-            if np.ptp(ratios) <= _ROUNDING * abs(ratios[0]):
+            if np.ptp(ratios) <= _ROUNDING * abs(ratios[0]) > 0:
                 start = (0,) * weight.ndim
                 factor = float(np.median(ratios))
                 yield WeightPlace(offset=offset, start=start, stop=weight.shape, axes=axes, factor=factor)
                 break
 
 
-def _constants(network: bytes) -> Iterator[tuple[int, Array]]:
-    """Yield the float32 constants of a network [n], each after the offset of its first byte."""
+def _constants(network: bytes) -> Iterator[StoredConstant]:
+    """Yield the float32 constants of a network."""
     model = schema.Model.GetRootAs(network, 0)
     graphs = [model.Subgraphs(at) for at in range(model.SubgraphsLength())]
     tensors = (graph.Tensors(at) for graph in graphs for at in range(graph.TensorsLength()))
@@ -136,6 +169,17 @@ def _constants(network: bytes) -> Iterator[tuple[int, Array]]:
         if buffer.DataLength():
             content = buffer.DataAsNumpy()
             yield _address(content) - start, content.view("<f4")
+
+
+def _reads(network: bytes) -> Iterator[set[int]]:
+    """Yield the offsets of the constants that each operator of a network reads."""
+    model = schema.Model.GetRootAs(network, 0)
+    start = _address(np.frombuffer(network, np.uint8))
+    for graph in map(model.Subgraphs, range(model.SubgraphsLength())):
+        for operator in map(graph.Operators, range(graph.OperatorsLength())):
+            read = (operator.Inputs(at) for at in range(operator.InputsLength()))
+            buffers = [model.Buffers(graph.Tensors(tensor).Buffer()) for tensor in read if tensor >= 0]
+            yield {_address(one.DataAsNumpy()) - start for one in buffers if one.DataLength()}
 
 
 def _address(array: npt.NDArray[np.uint8]) -> int:

@@ -9,13 +9,12 @@ from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation
 from executors.training.objectives import Binary, Categorical, Objective
 from mistify.config.tuning import TuningConfig
-from mistify.litert import Interpreter
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.placement import Places, convert_placed
 from mistify_server.worker.packaging.conversion.result import ConvertedNetworks
-from mistify_server.worker.packaging.tflite.runner import Arrays, run_network
+from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
 from mistify_server.worker.packaging.training.builtins import UntrainableError
 from mistify_server.worker.packaging.training.network import (
     TrainingNetwork,
@@ -99,22 +98,19 @@ def kind_of(objective: Objective) -> OutputKind:
 
 
 def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
-    """Check that the network that is trained computes what the served one does."""
-    served, trained = run_network(network, examples), _inferred(training, examples)
-    for name, output in served.items():
-        difference = float(np.abs(trained[name] - output).max())
-        if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):
-            raise UntrainableError(f"its output {name} differs from the served one by {difference:.2g}")
+    """Check that the network that is trained computes what the served one does.
 
-
-def _inferred(training: bytes, examples: Arrays) -> Arrays:
-    """Return the outputs of the network that is trained, by name."""
+    Of the examples as many are compared as fit into a batch of both.
+    """
+    served, count = Runner(network), len(next(iter(examples.values())))
     try:
-        infer = Interpreter(model_content=training, num_threads=1).get_signature_runner(INFER)
-        details = infer.get_input_details()
-        outputs: Arrays = infer(
-            **{name: array.astype(details[name]["dtype"]) for name, array in examples.items()}
-        )
+        trained = Runner(training, INFER)
+        count = min(served.examples_at_once(count), trained.examples_at_once(count))
+        compared = {name: array[:count] for name, array in examples.items()}
+        actual = trained(compared)
     except (RuntimeError, ValueError) as error:
         raise UntrainableError(f"LiteRT cannot run what trains it: {' '.join(str(error).split())}") from error
-    return outputs
+    for name, output in served(compared).items():
+        difference = float(np.abs(actual[name] - output).max())
+        if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):
+            raise UntrainableError(f"its output {name} differs from the served one by {difference:.2g}")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -32,11 +33,18 @@ class MeasuredAccuracy:
     examples: int
     outputs: tuple[OutputScore, ...]
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether all figures are numbers: some metrics take examples of two classes."""
+        return all(map(isfinite, (self.accuracy, *(own.value for own in self.outputs))))
+
 
 def measure_accuracy(
     runner: Runner, data: Dataset, objectives: Mapping[str, Objective], source: DataSource
 ) -> MeasuredAccuracy:
     """Run a package on some data, in random order, until all are done or time is up.
+
+    Where there is no figure by then, it goes on until there is.
 
     Args:
         runner: The package, or one of its branches.
@@ -49,13 +57,28 @@ def measure_accuracy(
     outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}
     at_once = runner.examples_at_once(BATCH)
     done = 0
-    while done < len(order) and (not done or time.monotonic() < deadline):
+    while True:
         batch = order[done : done + at_once]
         for name, output in runner({name: array[batch] for name, array in data.inputs.items()}).items():
             outputs[name].append(output)
         done += len(batch)
-    arrays: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
-    targets = {name: array[order[:done]] for name, array in data.targets.items()}
+        is_last = done == len(order)
+        if is_last or time.monotonic() >= deadline:
+            targets = {name: array[order[:done]] for name, array in data.targets.items()}
+            measured = _measured(outputs, targets, objectives, source)
+            if is_last or measured.is_known:
+                return measured
+
+
+def _measured(
+    rows: Mapping[str, Rows],
+    targets: Mapping[str, Array],
+    objectives: Mapping[str, Objective],
+    source: DataSource,
+) -> MeasuredAccuracy:
+    """Return the accuracy by outputs and targets of some examples, both by name."""
+    outputs: dict[str, Array] = {name: own.array() for name, own in rows.items()}
+    overall = score(source.metric, objectives, outputs, targets)
     chosen = source.settings.metrics
-    own = output_scores(objectives, arrays, targets, chosen, labelled=source.labelled)
-    return MeasuredAccuracy(score(source.metric, objectives, arrays, targets), done, own)
+    own_scores = output_scores(objectives, outputs, targets, chosen, labelled=source.labelled)
+    return MeasuredAccuracy(overall, len(next(iter(targets.values()))), own_scores)

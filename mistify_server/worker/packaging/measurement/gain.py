@@ -33,7 +33,9 @@ class Served:
     accuracy: float
 
 
-def drawbacks(precision: Quantization, package: Served, float32: Served, metric: Metric) -> str:
+def drawbacks(
+    precision: Quantization, package: Served, float32: Served, metric: Metric, threads: int = 1
+) -> str:
     """Return a remark on what a package lacks against the float32 one of the same checkpoint.
 
     Args:
@@ -41,6 +43,7 @@ def drawbacks(precision: Quantization, package: Served, float32: Served, metric:
         package: What was measured of it.
         float32: What was measured of the same network in float32.
         metric: What both accuracies are.
+        threads: With which both latencies were measured.
 
     Returns:
         A remark on latency and accuracy; empty if both are good enough.
@@ -49,7 +52,7 @@ def drawbacks(precision: Quantization, package: Served, float32: Served, metric:
     if package.latency_ms >= float32.latency_ms:
         remarks.append(
             f"not faster than in float32 ({package.latency_ms:.3g} ms against {float32.latency_ms:.3g} ms) "
-            f"because {_why_not_faster(package.network)}"
+            f"because {_why_not_faster(package.network, threads)}"
         )
     if _is_worse(package.accuracy, float32.accuracy, metric):
         advice = "; int8-qat may lose less" if precision is Quantization.INT8 else ""
@@ -107,13 +110,13 @@ def _computing(network: bytes) -> Iterator[tuple[str, bool]]:
             yield operator.name, "INT8" not in types
 
 
-def _why_not_faster(network: bytes) -> str:
+def _why_not_faster(network: bytes, threads: int) -> str:
     floats, count = float_operators(network)
     if floats:
         compute = "computes" if len(floats) == 1 else "compute"
         names = ", ".join(sorted(set(floats)))
         return f"{len(floats)} of its {counted(count, 'operator')} {compute} in float32 ({names})"
-    share = _overhead(network)
+    share = _overhead(network, threads)
     if share >= 0.5:
         return f"the network is too small: {share:.0%} of an inference is not spent on computing"
     return (
@@ -122,7 +125,7 @@ def _why_not_faster(network: bytes) -> str:
     )
 
 
-def _overhead(network: bytes) -> float:
+def _overhead(network: bytes, threads: int) -> float:
     """Return the share of an inference that does not grow with the examples in its batch."""
-    one, two = (measure_latency(network, batch=batch).median_ms for batch in (1, 2))
+    one, two = (measure_latency(network, threads, batch).median_ms for batch in (1, 2))
     return min(max(2 * one - two, 0.0) / one, 1.0)

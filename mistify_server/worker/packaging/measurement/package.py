@@ -144,7 +144,7 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
         network, threads = conversion.float32(), own.latency.threads
         package = Served(conversion.networks.serve, own.latency.median_ms, own.validation.accuracy)
         float32 = Served(network, measure_latency(network, threads).median_ms, conversion.accuracy)
-        notes.append(drawbacks(precision, package, float32, metric))
+        notes.append(drawbacks(precision, package, float32, metric, threads))
     return "; ".join(filter(None, notes))
 
 

@@ -5,8 +5,8 @@ from math import prod
 
 from executors.inspection.errors import invalid
 from mistify.costs.network import LayerCost, NetworkCost
-from mistify_server.worker.packaging.tflite.flatbuffer import Operator, operators
-from mistify_server.worker.packaging.tflite.operators import operations_of
+from mistify_server.worker.packaging.tflite.flatbuffer import Operator, ends, operators
+from mistify_server.worker.packaging.tflite.operators import operations_of, summed
 from mistify_server.worker.packaging.tflite.runner import tensor_shapes
 
 #: Operators that run others, or hold state: their tensors do not show what they cost.
@@ -24,7 +24,6 @@ def network_cost(network: bytes) -> NetworkCost:
         MistifyError: INVALID_MODEL, an operator cannot be costed.
     """
     layers: list[LayerCost] = []
-    elements: dict[int, int] = {}
     counted: set[int] = set()
     computed: set[int] = set()
     unshaped = list(operators(network))
@@ -32,18 +31,11 @@ def network_cost(network: bytes) -> NetworkCost:
     shapes = tensor_shapes(network)
     for number, operator_of_any_batch in enumerate(unshaped):
         operator = operator_of_any_batch.shaped(shapes)
-        for tensor in (*operator.inputs, *operator.outputs):
-            elements[tensor.index] = prod(tensor.shape)
         layers += _layers(number, operator, counted, computed)
         computed.update(tensor.index for tensor in operator.outputs)
-    made = {layer.output for layer in layers}
-    read = {tensor for layer in layers for tensor in layer.inputs}
-    return NetworkCost(
-        tuple(layers),
-        tuple(elements.get(index, 0) for index in range(max(elements, default=-1) + 1)),
-        inputs=tuple(sorted(read - made)),
-        outputs=tuple(sorted(made - read)),
-    )
+    inputs, outputs = ends(network)
+    elements = tuple(prod(shapes.get(index, (0,))) for index in range(max(shapes) + 1))
+    return NetworkCost(tuple(layers), elements, inputs, outputs)
 
 
 def _refuse_opaque(unchecked: Iterable[Operator]) -> None:
@@ -69,7 +61,7 @@ def _layers(number: int, operator: Operator, counted: set[int], computed: set[in
     biases = sum(own[tensor.index] for tensor in constants if tensor.index in own and len(tensor.shape) < 2)
     counted.update(own)
     read = () if operator.name == "SHAPE" else operator.inputs
-    inputs = tuple(tensor.index for tensor in read if tensor.content is None)
+    inputs = tuple(tensor.index for tensor in read if not tensor.is_constant)
     for place, output in enumerate(operator.outputs):
         first = place == 0
         yield LayerCost(
@@ -107,8 +99,7 @@ def _fully_connected(operator: Operator) -> int:
 
 def _matrix_product(operator: Operator) -> int:
     """Count `k` for each element of the output of `m x k` by `k x n`."""
-    rows = prod(operator.outputs[0].shape[:-1])
-    return prod(operator.inputs[0].shape) // max(rows, 1) * prod(operator.outputs[0].shape)
+    return summed(operator) * prod(operator.outputs[0].shape)
 
 
 _COUNTS: Mapping[str, Callable[[Operator], int]] = {

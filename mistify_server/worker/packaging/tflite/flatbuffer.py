@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.config.compression import GZIP, VALUES, ZEROS
@@ -24,13 +25,15 @@ class FlatbufferTensor:
         index: Its number in the network.
         type: As LiteRT calls it, such as `FLOAT32`.
         shape: Its sizes, the batch 1 where it is free.
-        content: The values of a constant; None for what an operator writes and for inputs.
+        content: The values of weights; None for other tensors.
+        is_constant: Whether its values are in the file, be they weights, or a shape, axes or paddings.
     """
 
     index: int
     type: str
     shape: tuple[int, ...]
     content: npt.NDArray[Any] | None
+    is_constant: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,12 @@ def operators(network: bytes) -> Iterator[Operator]:
             tuple(_tensor(model, graph, index) for index in operator.inputs if index >= 0),
             tuple(_tensor(model, graph, index) for index in operator.outputs),
         )
+
+
+def ends(network: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the numbers of the tensors that a network takes, and of those that it returns."""
+    graph = schema.Model.GetRootAs(network, 0).Subgraphs(0)
+    return tuple(map(int, graph.InputsAsNumpy())), tuple(map(int, graph.OutputsAsNumpy()))
 
 
 def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
@@ -99,7 +108,6 @@ def _tensor(model: Any, graph: Any, index: int) -> FlatbufferTensor:
     shape = tuple(int(size) for size in (() if entry.shape is None else entry.shape))
     stored = model.buffers[entry.buffer].data
     if stored is None or kind not in _WEIGHTS:
-        return FlatbufferTensor(int(index), kind, shape, None)
-    return FlatbufferTensor(
-        int(index), kind, shape, np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape)
-    )
+        return FlatbufferTensor(int(index), kind, shape, None, stored is not None)
+    content = np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape)
+    return FlatbufferTensor(int(index), kind, shape, content, is_constant=True)

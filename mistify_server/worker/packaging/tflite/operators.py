@@ -74,8 +74,12 @@ def _fully_connected(operator: Operator) -> Operation:
 
 def _matrix_product(operator: Operator) -> Operation:
     *batch, rows, columns = operator.outputs[0].shape
-    summed = prod(operator.inputs[0].shape) // max(prod(batch) * rows, 1)
-    return Operation(OperatorKind.PRODUCT, rows, summed, columns, times=prod(batch))
+    return Operation(OperatorKind.PRODUCT, rows, summed(operator), columns, times=prod(batch))
+
+
+def summed(operator: Operator) -> int:
+    """Return the `k` of a matrix product of `m x k` by `k x n`; either may be stored turned."""
+    return prod(operator.inputs[0].shape[-2:]) // max(operator.outputs[0].shape[-2], 1)
 
 
 def _pool(operator: Operator) -> Operation:

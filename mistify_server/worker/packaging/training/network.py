@@ -21,6 +21,7 @@ from mistify.package.training import (
     TRAIN_STEP,
     WEIGHTS,
 )
+from mistify_server.worker.exhaustion import EXHAUSTION
 from mistify_server.worker.packaging.training import (  # noqa: F401  (they register replacements)
     convolution,
     depthwise,
@@ -258,7 +259,7 @@ def convert_training(network: TrainingNetwork) -> bytes:
             converter = tf.lite.TFLiteConverter.from_saved_model(directory)
             converter.experimental_enable_resource_variables = True
             converted: bytes = converter.convert()
-    except UntrainableError:
+    except (UntrainableError, *EXHAUSTION):
         raise
     except Exception as error:
         # Converter and gradients fail in many ways, and a package is useful without them.

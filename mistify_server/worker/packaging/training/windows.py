@@ -59,10 +59,6 @@ class WindowAxis:
         """Return the block and the phase that a tap reads first."""
         return divmod(tap * self.dilation, self.stride)
 
-    def taps(self, phase: int) -> list[int]:
-        """Return the taps that read rows of a phase."""
-        return [tap for tap in range(self.kernel) if self.place(tap)[1] == phase]
-
     @property
     def reach(self) -> int:
         """Return the number of blocks from the first to the last tap."""

@@ -1,6 +1,7 @@
 """Profiles of this machine predict the source, and the least network, as they were measured."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import keras
@@ -106,6 +107,26 @@ def test_profiles_predict_the_least_network_as_it_was_measured_and_those_between
         assert predicted(network, profiles[0].slower(2)) == pytest.approx(2 * took(network, "none"))
     # No network takes less than another where the least took longer than the source.
     assert predicted(model, profiles[3]) == predicted(least, profiles[3]) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(RuntimeError("no such operator"), False), (MemoryError(), True)]
+)
+def test_a_least_network_does_not_count_if_it_cannot_be_converted(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: bool
+) -> None:
+    """A machine without memory is another matter."""
+
+    def latencies(network: keras.Model, *_: object) -> dict[Quantization, float]:
+        if network is not model:
+            raise error
+        return dict.fromkeys(STORED, 1.0)
+
+    monkeypatch.setattr(f"{CALIBRATION}.latencies", latencies)
+    host = measured_board(), measured_board(integer=True)
+    with pytest.raises(type(error)) if raised else nullcontext():
+        profiles = list(calibrated_host(host, model, data))
+        assert [predicted(model, profile) for profile in profiles] == pytest.approx([1.0] * 4)
 
 
 def test_networks_below_the_line_through_zero_count_by_the_source_alone() -> None:

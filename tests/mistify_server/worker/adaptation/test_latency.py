@@ -233,3 +233,18 @@ def test_a_precision_at_which_a_network_cannot_be_converted_has_no_latency(
     taken = latencies(model, [Quantization.DYNAMIC, Quantization.INT8], data)
     assert list(taken) == [Quantization.NONE, Quantization.DYNAMIC]
     assert all(0 < milliseconds < 100 for milliseconds in taken.values())
+
+
+def test_a_machine_without_memory_is_no_fault_of_a_precision(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = SavedNetwork.at
+
+    def exhausting(network: SavedNetwork, quantization: QuantizationConfig, *examples: Any) -> bytes:
+        if quantization.precision.integer:
+            raise MemoryError
+        return at(network, quantization, *examples)
+
+    monkeypatch.setattr(SavedNetwork, "at", exhausting)
+    with pytest.raises(MemoryError):
+        latencies(model, [Quantization.INT8], data)

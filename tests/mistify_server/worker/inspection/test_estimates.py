@@ -1,17 +1,24 @@
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
+from executors.data import Dataset
+from executors.params import TrainingParams
 from executors.structure import analyse, residual_blocks
+from executors.training.setup import TrainingSetup
 from executors.training.synthesis import passes
+from executors.training.trainer import Trainer
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
 from mistify.errors import MistifyError
 from mistify_server.planning.forecast.scaling import CostScaling
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.inspection.estimates import estimates_of
+from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.params import params_of
 
 layers = keras.layers
@@ -130,3 +137,20 @@ def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:
     assert "chamnet and morphnet" in problems["algorithm.config.cuts"].expected
     assert problems["algorithm.config.sede"].fix == 'did you mean "seed"?'
     assert len(problems) == 3
+
+
+def test_a_figure_that_the_sample_does_not_have_is_not_known() -> None:
+    """An area under a curve takes two classes, and all of the sample may be of one."""
+    inputs = keras.Input((4,), name="x")
+    heads = [layers.Dense(2, "softmax", name=name)(inputs) for name in ("rare", "common")]
+    model, rng = keras.Model(inputs, heads), np.random.default_rng(0)
+    targets = {"rare": np.zeros(20, int), "common": np.arange(20) % 2}
+    data = Dataset({"x": rng.normal(size=(20, 4)).astype(np.float32)}, targets)
+    settings = DataSettings(metric=Metric.ROC_AUC, metrics={"rare": Metric.ROC_AUC})
+    setup = TrainingSetup(data, data, None, TrainingParams(), settings)
+    estimates = estimates_of(analyse(model), task(), ())
+    measured = with_measurements(estimates, Trainer(model, setup, 0), setup, ["accuracy"])
+    predicted = model.predict(data.inputs["x"], verbose=0)[1].argmax(axis=1)
+    right = float((predicted == targets["common"]).mean())
+    assert measured.accuracy is None
+    assert measured.output_scores == (OutputScore("common", Metric.ACCURACY, right),)

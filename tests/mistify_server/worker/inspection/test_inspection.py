@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 from mistify.config.dataset import DataSettings
@@ -115,3 +116,17 @@ def test_rules_of_layers_raise_what_a_network_costs_at_the_least(tmp_path: Path)
     assert "did you mean batch_normalization" in problem.fix
     (problem,) = inspected({"conv2d": "freeze"}).problems
     assert problem.place == "algorithm.config.layers.conv2d"
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("operation", ["erf", "cumprod"])
+def test_what_litert_lacks_is_reported(tmp_path: Path, operation: str) -> None:
+    inputs = keras.Input((8, 8, 1))
+    flat = keras.layers.Flatten()(inputs)
+    x = keras.ops.erf(flat) if operation == "erf" else keras.ops.cumprod(flat, axis=1)
+    source = saved_source(tmp_path, keras.Model(inputs, keras.layers.Dense(10, "softmax")(x)))
+    runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
+    inspection: Any = runner.run(InspectTask(model=source, **COMMON))
+    (problem,) = inspection.problems
+    assert (problem.place, problem.value) == ("model", f"the operations {operation.capitalize()}")
+    assert not inspection.costs

@@ -57,10 +57,10 @@ def test_other_weights_are_written_in_place(name):
     same(bytes(changed), model)
 
 
-def rescaled(padding, offset):
+def rescaled(padding, offset, scale=0.5, use_bias=True):
     inputs = keras.Input((8, 8, 3), name="image")
-    x = layers.Rescaling(0.5, offset)(inputs)
-    x = layers.Conv2D(4, 3, padding=padding, activation="relu", name="first")(x)
+    x = layers.Rescaling(scale, offset)(inputs)
+    x = layers.Conv2D(4, 3, padding=padding, activation="relu", use_bias=use_bias, name="first")(x)
     return randomised(keras.Model(inputs, layers.Dense(3, name="out")(layers.GlobalAveragePooling2D()(x))))
 
 
@@ -78,6 +78,18 @@ def test_weights_that_are_merged_with_others_have_no_place(make):
     weights = trainable_weights(model, TuningConfig(trainable="network"))
     network, places = convert_placed(model, weights)
     assert 0 < len(places) < len(weights)
+    same(network, model)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("scale", "offset", "use_bias"), [(1.0, -0.5, True), (1.0, -0.5, False), (0.5, 0.1, False)]
+)
+def test_a_kernel_that_a_bias_was_computed_from_has_no_place(scale, offset, use_bias):
+    """Other numbers in its place would ask for another bias, which the converter has made of them."""
+    model = rescaled("valid", offset, scale, use_bias)
+    network, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
+    assert set(places) == {"out/kernel", "out/bias"}
     same(network, model)
 
 

@@ -2,13 +2,23 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from executors.data import Dataset
 from executors.training.objectives import objectives_of
+from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
+from mistify.package.training import INFER
 from mistify_server.worker.packaging.conversion import trainable
+from mistify_server.worker.packaging.conversion.converter import (
+    Function,
+    constant,
+    convert_saved,
+    save_functions,
+)
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable
-from mistify_server.worker.packaging.tflite.runner import run_network
+from mistify_server.worker.packaging.tflite import runner
+from mistify_server.worker.packaging.tflite.runner import Runner, run_network
 from tests.mistify_server.worker.packaging.networks import images, network
 from tests.paths import DATA
 
@@ -24,3 +34,25 @@ def test_what_litert_cannot_train_is_packaged_without_training_and_says_why(trai
     assert made.note.startswith("cannot be trained on a device: LiteRT cannot run what trains it: ")
     expected = model.predict(examples["image"], verbose=0)
     np.testing.assert_allclose(run_network(made.serve, examples)["scores"], expected, atol=1e-5)
+
+
+def test_both_networks_are_compared_for_no_more_examples_than_fit_into_memory(monkeypatch, tmp_path):
+    """The one that is trained holds eight copies of the image, with 8 * 8 * 2 elements, at once."""
+    model, examples, at_once = network(), {"image": images(5)}, []
+    forward = constant(model)
+    infer = Function.like(model, lambda image: forward(tf.concat([image] * 8, -1)[..., -2:]))
+    save_functions({INFER: infer}, str(tmp_path))
+    training = convert_saved(str(tmp_path), QuantizationConfig(), None)
+    call = Runner.__call__
+
+    def counting(network, inputs):
+        at_once.append(len(inputs["image"]))
+        return call(network, inputs)
+
+    monkeypatch.setattr(trainable, "convert_training", lambda made: training)
+    monkeypatch.setattr(runner, "_MOST_ELEMENTS", 2 * 8 * 8 * 8 * 2)
+    monkeypatch.setattr(Runner, "__call__", counting)
+    objectives = objectives_of(model, Dataset(examples, {"scores": np.arange(5) % 3}))
+    made = convert_trainable(model, objectives, TuningConfig(trainable="head"), examples)
+    assert made.train == training
+    assert at_once == [2, 2]

@@ -1,11 +1,14 @@
 """What is told of packages that gained nothing by their precision. Latencies are made up."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.measurement import gain
 from mistify_server.worker.packaging.measurement.gain import Served, drawbacks, float_operators
 from tests.mistify_server.worker.packaging.networks import images, network
 
@@ -56,6 +59,19 @@ def test_where_all_are_integers_the_overhead_decides(networks):
     )
     assert "of an inference is" in reported
     assert "compute in float32" not in reported
+
+
+def test_the_overhead_is_measured_with_the_threads_of_the_package(networks, monkeypatch):
+    used = []
+
+    def measured(network, threads=1, batch=1):
+        used.append((threads, batch))
+        return SimpleNamespace(median_ms=0.1)
+
+    monkeypatch.setattr(gain, "measure_latency", measured)
+    served = Served(networks[Quantization.INT8], 0.25, 0.80)
+    drawbacks(Quantization.INT8, served, FLOAT32, Metric.ACCURACY, threads=4)
+    assert used == [(4, 1), (4, 2)]
 
 
 def test_how_many_operators_compute_in_float(networks):

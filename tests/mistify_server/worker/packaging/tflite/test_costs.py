@@ -7,6 +7,7 @@ import tensorflow as tf
 from executors.structure import analyse
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.network import NetworkCost
+from mistify.costs.operators import Operation, OperatorKind
 from mistify.errors import MistifyError
 from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
 from mistify_server.worker.packaging.tflite.costs import network_cost
@@ -77,3 +78,34 @@ def test_numbers_that_index_a_table_are_no_obstacle() -> None:
     actual = network_cost(convert_function(function, QuantizationConfig()))
     assert actual.params == pytest.approx(5 * 8, abs=5)
     assert actual.elements[actual.inputs[0]] == 200
+
+
+def test_inputs_and_outputs_are_those_of_the_graph() -> None:
+    """Shapes, axes and paddings are constants; what is returned may be read on the way, too."""
+
+    def summed(x: tf.Tensor) -> list[tf.Tensor]:
+        y = tf.nn.relu(tf.pad(tf.reshape(x, [-1, 4, 6]), [[0, 0], [1, 1], [0, 0]]))
+        return [y, tf.reduce_sum(y, axis=1)]
+
+    function = Function(summed, [tf.TensorSpec([None, 24], tf.float32, "x")], ["y", "sum"])
+    actual = network_cost(convert_function(function, QuantizationConfig()))
+    assert [actual.elements[tensor] for tensor in actual.inputs] == [24]
+    assert sorted(actual.elements[tensor] for tensor in actual.outputs) == [6, 36]
+    assert actual.params == 0
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_product_counts_what_it_sums_for_each_element(transposed: bool) -> None:
+    """One matrix on the left for four on the right."""
+
+    def multiplied(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(left, right, transpose_a=transposed, transpose_b=transposed)
+
+    shapes = {"left": [None, 1, 3, 5], "right": [None, 4, 5, 7]}
+    turned = {name: [*shape[:2], *reversed(shape[2:])] for name, shape in shapes.items()}
+    specs = [
+        tf.TensorSpec(shape, tf.float32, name) for name, shape in (turned if transposed else shapes).items()
+    ]
+    actual = network_cost(convert_function(Function(multiplied, specs, ["y"]), QuantizationConfig()))
+    assert actual.flops == 4 * 3 * 5 * 7
+    assert Operation(OperatorKind.PRODUCT, 3, 5, 7, times=4) in list(actual.operations)

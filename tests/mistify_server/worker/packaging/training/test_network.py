@@ -1,5 +1,7 @@
 """What LiteRT trains against what TensorFlow trains: gradients, steps, and the other signatures."""
 
+import errno
+
 import keras
 import numpy as np
 import pytest
@@ -217,3 +219,23 @@ def test_what_litert_lacks_is_reported():
     x = layers.GlobalAveragePooling3D()(layers.Conv3D(3, 2)(inputs))
     with pytest.raises(UntrainableError):
         convert_training(trained(keras.Model(inputs, layers.Dense(3)(x))))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOSPC, "no space left on device"),
+        tf.errors.ResourceExhaustedError(None, None, "out of memory"),
+    ],
+)
+def test_a_machine_without_room_is_no_fault_of_the_network(error, monkeypatch):
+    made = trained(network("depthwise"))
+
+    def signatures():
+        raise error
+
+    monkeypatch.setattr(made, "signatures", signatures)
+    with pytest.raises(type(error)) as caught:
+        convert_training(made)
+    assert caught.value is error

@@ -1,0 +1,26 @@
+"""A machine without memory or disk space, as against a model that cannot be converted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import tensorflow as tf
+
+#: Errors that tell of the machine, and nothing of a model.
+EXHAUSTION: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError)
+
+
+@contextmanager
+def suppressed_but_for_exhaustion() -> Iterator[None]:
+    """Suppress what a converter raises of a model that it cannot convert, which may be anything.
+
+    Raises:
+        MemoryError: There is too little memory, as far as Python knows.
+        OSError: A disk is full, or a file cannot be read or written.
+        ResourceExhaustedError: TensorFlow has run out of either.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, EXHAUSTION):
+            raise

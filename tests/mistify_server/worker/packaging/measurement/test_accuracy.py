@@ -1,0 +1,68 @@
+"""How many examples the accuracy of a package is measured on."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.data import Dataset
+from executors.training.objectives import objectives_of
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify_server.tasks.sources import DataSource
+from mistify_server.worker.packaging.measurement import accuracy
+from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
+
+#: Every fifth example is of the other class.
+CLASSES = np.tile([0, 0, 0, 0, 1], 8)
+
+
+class OneByOne:
+    """A package that knows every class, and runs examples one by one."""
+
+    outputs = ("y",)
+
+    def examples_at_once(self, most: int) -> int:
+        return 1
+
+    def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"y": inputs["x"]}
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is up as soon as an example has been run."""
+    monkeypatch.setattr(accuracy, "_MAX_SECONDS", 0.0)
+
+
+def measured(metric: Metric, classes: np.ndarray) -> MeasuredAccuracy:
+    data = Dataset({"x": classes[:, None].astype(np.float32)}, {"y": classes})
+    inputs = keras.Input((1,), name="x")
+    model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid", name="y")(inputs))
+    source = DataSource(train="a", test="b", settings=DataSettings(metric=metric))
+    return measure_accuracy(OneByOne(), data, objectives_of(model, data), source)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("late")
+def test_no_more_examples_are_run_once_time_is_up() -> None:
+    assert measured(Metric.ACCURACY, CLASSES).examples == 1
+
+
+@pytest.mark.usefixtures("late")
+def test_examples_are_run_until_there_is_a_figure() -> None:
+    """An area under a curve takes examples of both classes."""
+    figure = measured(Metric.ROC_AUC, CLASSES)
+    order = np.random.default_rng(0).permutation(len(CLASSES))
+    assert figure.accuracy == 1.0
+    assert set(CLASSES[order[: figure.examples]]) == {0, 1}
+    assert len(set(CLASSES[order[: figure.examples - 1]])) == 1
+
+
+@pytest.mark.usefixtures("late")
+def test_what_no_example_has_is_not_waited_for() -> None:
+    figure = measured(Metric.ROC_AUC, np.zeros(4, int))
+    assert np.isnan(figure.accuracy)
+    assert figure.examples == 4
+
+
+def test_all_examples_are_run_while_there_is_time() -> None:
+    assert measured(Metric.ACCURACY, CLASSES).examples == len(CLASSES)
