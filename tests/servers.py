@@ -1,9 +1,10 @@
 """Servers that are processes of their own."""
 
+import asyncio.subprocess
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -30,16 +31,37 @@ def server(
         env=environment,
     )
     try:
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[-1], process
+        yield _last_word(process), process
     finally:
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
 
 @contextmanager
 def web_server(store: Path, *options: str | Path) -> Iterator[str]:
     """Start a server that speaks HTTP, and yield its URL; it is stopped at the end."""
     with server(store, "--http", "127.0.0.1:0", *options) as (_, process):
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[-1]
+        yield _last_word(process)
+
+
+def _last_word(process: subprocess.Popen[str]) -> str:
+    """The last word of the next line that a server prints."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "the server has ended"
+    return line.split()[-1]
+
+
+@contextmanager
+def killed_at_the_end(process: subprocess.Popen[str] | asyncio.subprocess.Process) -> Iterator[None]:
+    """Kill a process at the end of the block, if it still runs by then."""
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()

@@ -400,6 +400,7 @@ def test_malformed_models_leave_the_server_untouched(site: Site) -> None:
         assert list(client.jobs()) == []
         job = client.submit(json.dumps([config()]), "after them")
         assert client.cancel(job.id).id == job.id
+        client.remove(job.id)
     assert peak_memory(site.pid) < 400
 
 
@@ -413,3 +414,4 @@ def test_the_right_config_is_none_of_these(site: Site, mistify: Any, tmp_path: P
     with PortingClient(site.address) as client:
         job = client.submit(json.dumps([config()]), "right")
         assert client.cancel(job.id).id == job.id
+        client.remove(job.id)

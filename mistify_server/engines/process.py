@@ -83,11 +83,11 @@ class WorkerProcess(WorkerConnection):
 
     @override
     async def alive(self) -> bool:
-        try:
-            os.kill(self._process.pid, 0)  # the event loop may not have heard of its end yet
-        except ProcessLookupError:
+        try:  # the event loop may not have heard of its end yet
+            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
             return False
-        return self._process.returncode is None and not self._stdout.at_eof()
+        return ended is None and self._process.returncode is None and not self._stdout.at_eof()
 
     @override
     async def send(self, line: bytes) -> None:

@@ -60,7 +60,7 @@ def test_curves_grow_while_the_page_is_open(page: Page, goal_page: str, url: str
     assert page.evaluate("window.isTheSame")
     expect(page.locator("#curves figcaption")).to_have_text(PLOTS)
     assert drawn(page, "data[0].x.length > 0") == [True] * len(PLOTS)
-    curve = httpx.get(f"{url}v1/jobs/{job}/goals/phone/details").json()["curve"]
+    curve = httpx.get(f"{url}v1/jobs/{job}/goals/phone/details", timeout=60).json()["curve"]
     losses = [point["loss"] for point in curve if point["loss"] is not None]
     assert drawn(page, "data[0].y")[0] == losses
     assert len(losses) > 5
@@ -94,8 +94,9 @@ def test_layers_have_the_widths_of_the_package(
     ]
     assert sorted(width[-1] for width in widths) == sorted(channels)
     assert sum(width[0] > width[-1] for width in widths) > 5
-    goal = httpx.get(f"{url}v1/jobs/{job}", params={"goal_id": "phone"}).json()["job"]["goals"][0]
-    details = httpx.get(f"{url}v1/jobs/{job}/goals/phone/details").json()
+    with httpx.Client(base_url=url, timeout=60) as client:
+        goal = client.get(f"v1/jobs/{job}", params={"goal_id": "phone"}).json()["job"]["goals"][0]
+        details = client.get(f"v1/jobs/{job}/goals/phone/details").json()
     for figure, axis in (("params", "params"), ("multiply_adds", "flops")):
         after = (layer["after"] for layer in details["layers"]["layers"] if layer["after"])
         assert sum(layer[figure] for layer in after) == goal["achieved"][axis]

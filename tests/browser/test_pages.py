@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -25,6 +26,16 @@ CONFIG = [
     }
     for goal, share in (("phone", "0.6x"), ("watch", "0.3x"))
 ]
+
+
+@pytest.fixture(scope="module")
+def job(url: str) -> str:
+    """A job that is done."""
+    with httpx.Client(base_url=url, timeout=400) as client:
+        submitted = client.post("v1/jobs", content=json.dumps(CONFIG)).json()["job"]["id"]
+        client.get(f"v1/jobs/{submitted}/events")  # all of them, until it ends
+        assert client.get(f"v1/jobs/{submitted}").json()["job"]["state"] == "done"
+    return str(submitted)
 
 
 def submit(page: Page, url: str, config: object) -> None:
@@ -64,9 +75,8 @@ def test_a_job_from_the_editor_to_the_package(
     assert outputs.shape == (3, 10)
 
 
-def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str) -> None:
-    page.goto(url)
-    page.locator("tbody a").first.click()
+def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str, job: str) -> None:
+    page.goto(f"{url}jobs/{job}")
     point = page.locator(".plot .points path.point").first
     expect(point).to_be_visible()
     point.scroll_into_view_if_needed()
@@ -78,9 +88,10 @@ def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("phone")
 
 
-def test_the_report_of_a_job_is_downloaded_or_looked_at(page: Page, url: str, tmp_path: Path) -> None:
-    page.goto(url)
-    page.locator("tbody a").first.click()
+def test_the_report_of_a_job_is_downloaded_or_looked_at(
+    page: Page, url: str, job: str, tmp_path: Path
+) -> None:
+    page.goto(f"{url}jobs/{job}")
     with page.expect_download() as download:
         page.get_by_role("link", name="Report").click()
     download.value.save_as(tmp_path / "report.html")

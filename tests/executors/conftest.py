@@ -1,4 +1,7 @@
+from collections.abc import Iterator
+
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -38,12 +41,15 @@ def digits():
 
 
 @pytest.fixture(scope="session")
-def trained(digits):
+def trained(digits) -> Iterator[keras.Model]:
     """The small residual network, trained for a few epochs. Nobody may change it."""
     model = small_resnet()
     model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy")
     model.fit(digits[0].inputs["image"], digits[0].targets["digit"], batch_size=64, epochs=15, verbose=0)
-    return model
+    before = model.get_weights()
+    yield model
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then, "a test has changed the network that all tests share")
 
 
 @pytest.fixture(scope="session")

@@ -205,9 +205,9 @@ class PortingFake(PortingServicer):
         context.abort(grpc.StatusCode[error.code.grpc_status], error.message)
 
 
-def serve(fake: PortingFake, address: str) -> tuple[grpc.Server, str]:
-    """Start a server for a service; return it and its address."""
-    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+def serve(fake: PortingFake, address: str, *, reserved: bool = False) -> tuple[grpc.Server, str]:
+    """Start a server for a service; return it and its address, which a socket may have `reserved` for it."""
+    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", int(reserved))])
     add_PortingServicer_to_server(fake, server)
     port = server.add_insecure_port(address)
     server.start()

@@ -18,7 +18,7 @@ from mistify_server.cli import app
 from mistify_server.store.directory import open_store, serving
 from mistify_server.store.models import NamedModel
 from tests.plug_ins import environment, installed
-from tests.servers import server
+from tests.servers import killed_at_the_end, server
 from tests.tokens import write_token
 
 
@@ -44,12 +44,13 @@ async def test_the_command_serves_until_it_is_told_to_stop(
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "mistify_server.cli", *map(str, command)
     )
-    await wait_until(ready.exists)
-    caller = call_at(ready.read_text())
-    assert (await caller.page(1)).jobs == []
-    await caller.channel.close()
-    process.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(process.wait(), 60) == 0
+    with killed_at_the_end(process):
+        await wait_until(ready.exists)
+        caller = call_at(ready.read_text())
+        assert (await caller.page(1)).jobs == []
+        await caller.channel.close()
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 def test_a_config_with_problems_is_refused(tmp_path: Path) -> None:
@@ -80,7 +81,8 @@ async def test_two_servers_cannot_share_a_port(site: Any, serving_at: Any, tmp_p
         address = caller.address
         command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(tmp_path / "other")]
         process = await asyncio.create_subprocess_exec(*command, "--listen", address, stderr=subprocess.PIPE)
-        _, errors = await asyncio.wait_for(process.communicate(), 60)
+        with killed_at_the_end(process):
+            _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == ErrorCode.ADDRESS_IN_USE.exit_code
     assert "in use by another program" in errors.decode()
 

@@ -17,6 +17,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
 from tests.mistify_client.conftest import REPORT_PAGE
+from tests.servers import killed_at_the_end
 from tests.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
@@ -229,9 +230,10 @@ def test_an_interrupted_command_can_be_resumed(service, config, tmp_path, signal
     process = subprocess.Popen(
         ["env", "--default-signal=INT", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert watching.wait(60)
-    process.send_signal(signal_number)
-    _, errors = process.communicate(timeout=60)
+    with process, killed_at_the_end(process):
+        assert watching.wait(60)
+        process.send_signal(signal_number)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert f"goes on at {service.address}" in errors

@@ -63,12 +63,13 @@ def tune(tmp_path, monkeypatch):
 
 
 def test_tunes_alone(tune, device, settings):
+    """The device has other names for the classes, which there is a lot to learn from."""
     own = device(0)
-    result = tune(own, "--config", settings(SETTINGS))
+    own.examples.targets["scores"][:] = (own.examples.targets["scores"] + 1) % 3
+    result = tune(own, "--config", settings("rehearsal = 0\n" + SETTINGS.replace("0.01", "0.05")))
     assert result.exit_code == 0, result.output
     assert "accuracy on examples that were set apart: " in result.output
-    output = result.output.replace("\n", "")
-    assert f"installed: {current(own.package)}" in output or "nothing was gained" in output
+    assert f"installed: {current(own.package)}" in result.output.replace("\n", "")
 
 
 def test_what_was_forgotten_is_warned_of(tune, device, settings, tmp_path):

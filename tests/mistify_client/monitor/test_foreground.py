@@ -318,9 +318,14 @@ def test_ratios_to_what_other_numbers_of_threads_take_do_not_mix(package):
 
 
 def test_dwells(device):
-    """However conditions change, switches that nothing forces are apart by the dwell."""
-    restless = device(load=lambda now: 0.5 if int(now) % 2 else 3.0, noise=0.1)
+    """A load that comes for half a dwell is left at once, and the way back up takes a dwell."""
+    restless = device(load=lambda now: 3.0 if now % (3 * DWELL) < DWELL / 2 else 0.5, noise=0.1)
     restless.run(60)
-    for earlier, later in pairwise(restless.switches):
-        upwards = later.decision.option > later.situation.option
-        assert not upwards or later.situation.now - earlier.situation.now >= DWELL
+    ups = [
+        (earlier, later)
+        for earlier, later in pairwise(restless.switches)
+        if later.decision.option > later.situation.option
+    ]
+    assert len(ups) > 10
+    for earlier, later in ups:
+        assert later.situation.now - earlier.situation.now >= DWELL

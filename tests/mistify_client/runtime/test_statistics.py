@@ -100,13 +100,18 @@ def test_the_last_inferences_are_kept_in_order(count):
 
 
 def test_what_is_read_while_it_is_written_is_whole(tmp_path):
+    counts, seen = [], 0
     with holder(tmp_path, WRITE):
         for _ in range(5000):
             (actual,) = observed(tmp_path)
             inferences = actual.inferences
+            counts.append(actual.counts[0])
+            seen += len(inferences)
             assert (np.diff(inferences["ended"]) == 1).all()
             np.testing.assert_array_equal(inferences["batch"], inferences["ended"])
             np.testing.assert_array_equal(inferences["latency_ms"], inferences["ended"] % 1000)
+    assert counts[-1] - counts[0] > CAPACITY, "the oldest were replaced meanwhile"
+    assert seen > 0
 
 
 def test_figures_are_of_the_last_seconds():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
@@ -22,6 +23,7 @@ from ray.exceptions import RaySystemError
 
 from mistify_server.engines.ray import RayEngine, connected
 from tests.mistify_server.engines.starting import patiently
+from tests.servers import killed_at_the_end
 
 
 def parent(pid: int) -> int:
@@ -116,13 +118,15 @@ async def test_the_command_ends_the_cluster_that_it_started(
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "mistify_server.cli", *map(str, command), stderr=file
         )
-    await wait_until(ready.exists)
-    caller = call_at(ready.read_text())
-    assert (await caller.page(1)).jobs == []
-    await caller.channel.close()
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 60) == 0
+    with killed_at_the_end(process):
+        await wait_until(ready.exists)
+        caller = call_at(ready.read_text())
+        assert (await caller.page(1)).jobs == []
+        await caller.channel.close()
+        children = [child.pid for child in psutil.Process(process.pid).children()]
+        assert children
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
     # Ray's own handler would print a stack, and abort where that takes long.
     assert "SIGTERM received" not in errors.read_text()
     await wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))

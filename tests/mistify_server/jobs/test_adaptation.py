@@ -14,7 +14,7 @@ from mistify_server.engines.pooled_engine import DEADLINES
         (13, "13 parameters bring bad luck"),
         (17, "ValueError: 17 parameters are odd"),
         (19, "the loss became nan in step 3"),
-        (23, "the adapt task was stopped as it took more than 5 s"),
+        (23, "the adapt task was stopped as it took more than 20 s"),
     ],
 )
 async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
@@ -24,7 +24,8 @@ async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
     params: int,
     reason: str,
 ) -> None:
-    monkeypatch.setitem(DEADLINES, "adapt", 5.0)
+    if params == 23:  # an edge that never ends; the others may take as long as they like
+        monkeypatch.setitem(DEADLINES, "adapt", 20.0)
     job = await caller.submit(
         [
             make_config("bad", num_of_params=params),

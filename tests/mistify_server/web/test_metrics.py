@@ -123,7 +123,7 @@ async def test_calls_by_method_and_status(site: Any) -> None:
     async with (
         running_server(settings) as (address, url),
         grpc.aio.insecure_channel(address) as channel,
-        httpx.AsyncClient(base_url=str(url)) as web,
+        httpx.AsyncClient(base_url=str(url), timeout=60) as web,
     ):
         stub: Any = PortingStub(channel)
         await stub.ListJobs(pb.ListJobsRequest(), metadata=metadata)

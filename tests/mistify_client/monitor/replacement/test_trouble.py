@@ -15,17 +15,18 @@ from tests.tokens import write_token
 
 
 def test_the_server_is_away_at_first(site, service):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    with socket.socket() as reservation:  # nobody else gets the port, and the server shares it
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reservation.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reservation.getsockname()[1]}"
         site.ask(server=address)
         assert "no server answers" in site.entries.until(event="problem")["reason"]
-    late, _ = serve(service.fake, address)
-    try:
-        site.entries.until(event="recovered")
-        site.until("probation")
-    finally:
-        late.stop(None).wait()
+        late, _ = serve(service.fake, address, reserved=True)
+        try:
+            site.entries.until(event="recovered")
+            site.until("probation")
+        finally:
+            late.stop(None).wait()
 
 
 @pytest.mark.parametrize(("call", "phase"), [("WatchJob", "adapting"), ("FetchPackage", "downloading")])

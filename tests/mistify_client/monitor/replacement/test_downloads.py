@@ -1,0 +1,20 @@
+"""Downloads of new packages: those that the disk has no room for, and the token of their server."""
+
+from mistify_client.origin import token_file_for
+from mistify_client.runtime.versions import current, state_directory
+from tests.tokens import write_token
+
+
+def test_a_package_that_the_disk_has_no_room_for_is_given_up(site, package, monkeypatch):
+    monkeypatch.setattr("mistify_client.rpc.download.RESERVED_BYTES", 10**18)
+    site.ask()
+    assert "no room" in site.until("rejected")["reason"]
+    assert current(package) == package
+    assert not site.state.candidate.exists()
+
+
+def test_the_token_of_the_server_is_noted_for_blocks_that_are_fetched_later(site, service, package, tmp_path):
+    token_file = write_token(tmp_path / "token", "own")
+    site.ask(token_file=token_file)
+    site.until("probation")
+    assert token_file_for(state_directory(package), service.address) == token_file
