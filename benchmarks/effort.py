@@ -1,13 +1,14 @@
 """The effort of people and machines to port to many settings (paper 8.4: Table 5).
 
-`python -m benchmarks.effort [--counts N ...] [--quick] [--json FILE]`
+`python -m benchmarks.effort [--counts N ...] [--seeds N ...] [--quick] [--json FILE]`
 
 The digits model is ported to 2, 10 and 100 goals between 0.9 and 0.1 of its multiply-adds: by one config of
 all goals, and by a config and a job for each. Both kinds of config are written as people would, with nothing
 that could be left out, and their lines that are not blank are counted. The goals of one config share the
 training steps of two goals that are ported alone. Times are from the first call to the last package, on the
 same warm server. Of the jobs for one goal no more than five are run, evenly spread: their mean time, and
-their mean accuracy against that of the same goals from one config, stand for all.
+their mean accuracy against that of the same goals from one config, stand for all. All of it is done with each
+seed, and figures are means over the seeds.
 """
 
 import json
@@ -24,7 +25,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, Target, run
+from benchmarks.harness import Figures, Target, add_seeds_option, run, seeds_of
 from mistify.jobs.job import GoalState
 from mistify_client.porting.follow import package_directory
 from mistify_client.porting.local_server import embedded_server
@@ -77,11 +78,19 @@ def measure(options: Namespace) -> Figures:
     counts = (2,) if options.quick else options.counts
     with (
         TemporaryDirectory() as directory,
-        embedded_server(Path(directory) / "store", []) as address,
-        PortingClient(address) as client,
+        embedded_server(Path(directory) / "store", []) as server,
+        PortingClient(*server) as client,
     ):
-        _ported(client, config_of([LARGEST], _LEAST_STEPS), Path(directory) / "warm-up")
-        comparisons = {count: _compare(client, count, Path(directory) / str(count)) for count in counts}
+        _ported(client, config_of([LARGEST], _LEAST_STEPS, 0), Path(directory) / "warm-up")
+        comparisons = {
+            count: _mean(
+                [
+                    _compare(client, count, seed, Path(directory) / f"{count}-{seed}")
+                    for seed in seeds_of(options)
+                ]
+            )
+            for count in counts
+        }
     Console().print(_table(comparisons))
     figures: dict[str, float] = {}
     for count, comparison in comparisons.items():
@@ -101,10 +110,15 @@ def shares_of(count: int) -> list[float]:
     return [LARGEST * (SMALLEST / LARGEST) ** (place / (count - 1)) for place in range(count)]
 
 
-def config_of(shares: Iterable[float], steps: int) -> str:
+def config_of(shares: Iterable[float], steps: int, seed: int) -> str:
     """Return a config as people write it, with a line for each goal."""
     cutting = round(_CUTTING * steps)
-    settings = {"source_steps": _SOURCE_STEPS, "adapt_steps": cutting, "tune_steps": steps - cutting}
+    settings = {
+        "source_steps": _SOURCE_STEPS,
+        "adapt_steps": cutting,
+        "tune_steps": steps - cutting,
+        "seed": seed,
+    }
     algorithm = f'"algorithm": {{"name": "morphnet", "config": {json.dumps(settings)}}}'
     goals = [
         f'{{"id": "{_name(share)}", "adaptation_goal": {{"FLOP": "{share:.4f}x"}}, '
@@ -114,13 +128,13 @@ def config_of(shares: Iterable[float], steps: int) -> str:
     return "[\n  " + ",\n  ".join(goals) + "\n]\n"
 
 
-def _compare(client: PortingClient, count: int, out: Path) -> Comparison:
+def _compare(client: PortingClient, count: int, seed: int, out: Path) -> Comparison:
     shares = shares_of(count)
     sample = shares[:: -(-count // _SAMPLE)]
-    config = config_of(shares, max(_LEAST_STEPS, 2 * _ALONE_STEPS // count))
+    config = config_of(shares, max(_LEAST_STEPS, 2 * _ALONE_STEPS // count), seed)
     seconds, accuracies = _ported(client, config, out / "together")
     together = Effort(_lines(config), 1, seconds)
-    configs = {share: config_of([share], _ALONE_STEPS) for share in shares}
+    configs = {share: config_of([share], _ALONE_STEPS, seed) for share in shares}
     alone = {share: _ported(client, configs[share], out / _name(share)) for share in sample}
     mean_seconds = mean(seconds for seconds, _ in alone.values())
     return Comparison(
@@ -128,6 +142,20 @@ def _compare(client: PortingClient, count: int, out: Path) -> Comparison:
         Effort(sum(map(_lines, configs.values())), count, count * mean_seconds),
         mean(accuracies[_name(share)] for share in sample),
         mean(alone[share][1][_name(share)] for share in sample),
+    )
+
+
+def _mean(comparisons: Sequence[Comparison]) -> Comparison:
+    """Return comparisons of equal numbers of goals as one."""
+
+    def effort(efforts: Sequence[Effort]) -> Effort:
+        return Effort(efforts[0].lines, efforts[0].files, mean(one.seconds for one in efforts))
+
+    return Comparison(
+        effort([one.together for one in comparisons]),
+        effort([one.alone for one in comparisons]),
+        mean(one.together_accuracy for one in comparisons),
+        mean(one.alone_accuracy for one in comparisons),
     )
 
 
@@ -188,6 +216,7 @@ def _table(comparisons: dict[int, Comparison]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     parser.add_argument("--counts", type=int, nargs="+", metavar="N", default=COUNTS, help="numbers of goals")
+    add_seeds_option(parser)
 
 
 def main(argv: Sequence[str]) -> int:

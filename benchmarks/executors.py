@@ -105,7 +105,7 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
     tuned = Porting(model, files, directory / "tuned", settings).tuned
     steps = _QUICK_STEPS if options.quick else options.steps
     roots = [data.resolve(), directory.resolve()]
-    with embedded_server(directory / "store", roots) as address, PortingClient(address) as client:
+    with embedded_server(directory / "store", roots) as server, PortingClient(*server) as client:
         descents = {}
         for algorithm in (AUTO, *ALGORITHMS):
             configs = json.dumps(configs_of(algorithm, tuned, files, settings, steps))

@@ -139,7 +139,7 @@ def outcomes_of(
     roots: Sequence[Path],
 ) -> Iterator[Outcome]:
     """Port a network in several jobs on a store, and yield each package with its forecast."""
-    with embedded_server(store, roots) as address, PortingClient(address) as client:
+    with embedded_server(store, roots) as server, PortingClient(*server) as client:
         for number, limits in enumerate(goals):
             configs = [
                 {"id": goal, "adaptation_goal": limit, "quantization": "none", **common}

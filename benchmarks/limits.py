@@ -175,7 +175,7 @@ def _ported(network: str, data: Path, seed: int, quick: bool) -> dict[str, Packa
         common["algorithm"] = {"name": "auto", "config": settings}
         goals = [{**goal, **common} for goal in (_limits() if network == "resnet8" else _comparison())]
         roots = [data.resolve(), Path(directory).resolve()]
-        with embedded_server(Path(directory) / "store", roots) as address, PortingClient(address) as client:
+        with embedded_server(Path(directory) / "store", roots) as server, PortingClient(*server) as client:
             job = client.submit(json.dumps(list(within_reach(goals, client))), f"{network}-{seed}")
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:

@@ -32,6 +32,7 @@ from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
 from mistify.costs.budget import FLOPS, latency_axis
 from mistify.costs.profiles import device_profile_name
 from mistify.costs.quantization import Quantization
+from mistify.files import write_bytes
 from mistify.jobs.job import Goal
 from mistify.package.manifest import MANIFEST, NETWORK
 from mistify_client.porting.local_server import embedded_server
@@ -91,7 +92,9 @@ def measure(options: Namespace) -> Figures:
     network, roots = _source(options)
     with TemporaryDirectory() as directory:
         table = options.table or Path(directory) / "table.json"
-        with embedded_server(Path(directory) / "store", roots) as address, PortingClient(address) as client:
+        with embedded_server(Path(directory) / "store", roots) as server, PortingClient(*server) as client:
+            token_file = Path(directory) / "token"
+            write_bytes(token_file, server.token.encode(), private=True)
             _on(
                 device,
                 "mistify",
@@ -101,7 +104,9 @@ def measure(options: Namespace) -> Figures:
                 "--table",
                 str(table),
                 "--server",
-                address,
+                server.address,
+                "--token-file",
+                str(token_file),
             )
             goals = _ported(client, network, Path(directory), quick=options.quick)
         taken = map(float, _on(device, "measure", *(f"{directory}/{goal.id}" for goal in goals)).split())

@@ -92,8 +92,8 @@ def measure(options: Namespace) -> Figures:
     with TemporaryDirectory() as name:
         directory = Path(name).resolve()
         with (
-            embedded_server(directory / "store", [data.resolve(), directory]) as address,
-            PortingClient(address) as client,
+            embedded_server(directory / "store", [data.resolve(), directory]) as server,
+            PortingClient(*server) as client,
         ):
             comparisons = [
                 _compare(client, _tuned(data, directory, seed, options.quick), seed, options.quick)

@@ -131,8 +131,8 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
         common["algorithm"] = {"name": "morphnet", "config": settings | (_QUICK_STEPS if quick else _STEPS)}
         configs = [{**goal, **common} for goal in _goals(QUICK_COUNT if quick else COUNT)]
         with (
-            embedded_server(Path(directory) / "store", [root.resolve()]) as address,
-            PortingClient(address) as client,
+            embedded_server(Path(directory) / "store", [root.resolve()]) as server,
+            PortingClient(*server) as client,
         ):
             job = client.submit(json.dumps(list(within_reach(configs, client))), network)
             for event in client.watch(job.id):

@@ -18,11 +18,13 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import ServerOption, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
+from mistify_client.origin import note_token_file
 from mistify_client.porting.follow import package_directory, show_result
 from mistify_client.porting.log import show_log
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.report_files import REPORT_PAGE, fetch_report
 from mistify_client.rpc.porting import PortingClient
+from mistify_client.runtime.versions import state_directory
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 
@@ -78,7 +80,8 @@ def fetch(
         for fetched in goals:
             directory = package_directory(out, fetched.id)
             if without_blocks:
-                client.fetch_without_blocks(job, fetched.id, directory, token_file)
+                client.fetch_without_blocks(job, fetched.id, directory)
+                note_token_file(state_directory(directory), server, token_file)
             else:
                 client.fetch(job, fetched.id, directory)
             print_line(console, f"package: {directory}")

@@ -58,12 +58,12 @@ def port(
         text = read_text(config)
         token, roots = read_token(token_file), _roots(data_root, config)
         store = _store_directory(store, out)
-        serving = Serving(server, store, roots)
-        check_config(text, str(config), serving, token)
+        serving = Serving(server, token, store, roots)
+        check_config(text, str(config), serving)
         output_directory(out)
         from mistify_client.cli.session import port_goals  # noqa: PLC0415 (mistakes are answered before)
 
-        code = port_goals(text, out, serving, token)
+        code = port_goals(text, out, serving)
     raise typer.Exit(code)
 
 
@@ -94,11 +94,11 @@ def plan(
         text = read_text(config)
         token = read_token(token_file)
         roots = _roots(data_root, config)
-        serving = Serving(server, (store or Path(scratch)).resolve(), roots)
-        check_config(text, str(config), serving, token)
+        serving = Serving(server, token, (store or Path(scratch)).resolve(), roots)
+        check_config(text, str(config), serving)
         from mistify_client.cli.session import plan_goals  # noqa: PLC0415 (mistakes are answered before)
 
-        code = plan_goals(text, serving, token, as_json=json_)
+        code = plan_goals(text, serving, as_json=json_)
     raise typer.Exit(code)
 
 
@@ -126,8 +126,8 @@ def add(
         output_directory(out)
         from mistify_client.cli.session import add_goals  # noqa: PLC0415 (mistakes are answered before)
 
-        serving = Serving(server, _store_directory(store, out), _roots(None, config))
-        code = add_goals(job_id, text, only, out, serving=serving, token=token)
+        serving = Serving(server, token, _store_directory(store, out), _roots(None, config))
+        code = add_goals(job_id, text, only, out, serving)
     raise typer.Exit(code)
 
 

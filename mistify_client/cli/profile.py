@@ -185,8 +185,8 @@ def _connected(
         problem = Problem("--server", "nothing", "a server", "give --server or --store")
         raise invalid_config([problem], "the command line")
     with (
-        embedded_server(store.resolve(), (), resume=False, porting=False) as address,
-        DevicesClient(address) as client,
+        embedded_server(store.resolve(), (), resume=False, porting=False) as started,
+        DevicesClient(*started) as client,
     ):
         yield client
 

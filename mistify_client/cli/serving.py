@@ -48,39 +48,40 @@ class Serving:
 
     Attributes:
         remote: the address of a running one; None to start one.
+        token: the access token of a running one; None where it has none.
         store: the store of one that is started, which need not exist yet.
         roots: the directories below which that one may read models and data.
     """
 
     remote: str | None
+    token: str | None
     store: Path
     roots: Sequence[Path]
 
     @contextmanager
     def started(
         self, *, resume: bool = True, tell: Callable[[str], object] = _announce
-    ) -> Iterator[tuple[str, Backoff]]:
-        """Yield the address of the server, and the delays of retries.
+    ) -> Iterator[tuple[str, str | None, Backoff]]:
+        """Yield the address of the server, its access token, and the delays of retries.
 
         Args:
             resume: True to continue the unfinished jobs of the store.
             tell: called with a line while a running server is away.
         """
         if self.remote is not None:
-            yield self.remote, announcing_backoff(self.remote, tell)
+            yield self.remote, self.token, announcing_backoff(self.remote, tell)
             return
-        with embedded_server(self.store, self.roots, resume=resume) as address:
-            yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
+        with embedded_server(self.store, self.roots, resume=resume) as server:
+            yield *server, Backoff(attempts=_EMBEDDED_ATTEMPTS)
 
 
-def check_config(text: str, source: str, serving: Serving, token: str | None) -> None:
+def check_config(text: str, source: str, serving: Serving) -> None:
     """Refuse a config with mistakes, together with what the server does not find of the names in it.
 
     Args:
         text: the config.
         source: its name in errors.
         serving: the server that looks names up, with a store of its own where there is none yet.
-        token: the server's access token.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem.
@@ -90,11 +91,11 @@ def check_config(text: str, source: str, serving: Serving, token: str | None) ->
     if not reading.problems:
         return
     known = {problem.place for problem in reading.problems}
-    others = [each for each in _problems_of_server(text, serving, token) if each.place not in known]
+    others = [each for each in _problems_of_server(text, serving) if each.place not in known]
     raise invalid_config([*reading.problems, *others], source)
 
 
-def _problems_of_server(text: str, serving: Serving, token: str | None) -> Sequence[Problem]:
+def _problems_of_server(text: str, serving: Serving) -> Sequence[Problem]:
     """Return what a server finds wrong with a config by looking its names up.
 
     Files of this machine, which it would be sent, do not count. Where names cannot be looked up, the mistakes
@@ -108,7 +109,8 @@ def _problems_of_server(text: str, serving: Serving, token: str | None) -> Seque
         from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
         from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
 
-        with PortingClient(serving.remote, token, backoff=announcing_backoff(serving.remote)) as client:
+        backoff = announcing_backoff(serving.remote)
+        with PortingClient(serving.remote, serving.token, backoff=backoff) as client:
             client.plan(local_files(text, serving.roots).text)
     except MistifyError as error:
         return [problem for problem in error.problems if as_written(problem.value) == problem.value]

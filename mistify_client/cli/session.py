@@ -24,18 +24,17 @@ from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 
 
-def port_goals(text: str, out: Path, serving: Serving, token: str | None) -> int:
+def port_goals(text: str, out: Path, serving: Serving) -> int:
     """Port to the goals of a config, and return the exit code.
 
     Args:
         text: Of the config.
         out: Directory for the packages and the report.
         serving: The server.
-        token: Its access token.
     """
     console = Console()
-    with _session(serving, token, console) as (client, shown):
-        text = _with_files_sent(text, serving, token, shown.show_line)
+    with _session(serving, console) as (client, shown):
+        text = _with_files_sent(text, serving, shown.show_line)
         job = attach(client, text, out, serving.remote or f"store:{serving.store}")
         shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
         if others := packages_of_others(out, job):
@@ -45,20 +44,19 @@ def port_goals(text: str, out: Path, serving: Serving, token: str | None) -> int
     return finish(job, out, console)
 
 
-def plan_goals(text: str, serving: Serving, token: str | None, *, as_json: bool) -> int:
+def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
     """Print what porting to the goals of a config is expected to result in, and return the exit code.
 
     Args:
         text: Of the config.
         serving: The server.
-        token: Its access token.
         as_json: Whether to print JSON.
     """
     with (
-        serving.started(resume=False) as (address, backoff),
+        serving.started(resume=False) as (address, token, backoff),
         PortingClient(address, token, backoff=backoff) as client,
     ):
-        predicted = client.plan(_with_files_sent(text, serving, token, partial(typer.echo, err=True)))
+        predicted = client.plan(_with_files_sent(text, serving, partial(typer.echo, err=True)))
     if as_json:
         typer.echo(json.dumps(plan_report(predicted), indent=2))
     else:
@@ -66,22 +64,19 @@ def plan_goals(text: str, serving: Serving, token: str | None, *, as_json: bool)
     return EXIT_UNMET if predicted.out_of_reach else 0
 
 
-def add_goals(
-    job_id: str, text: str, only: Sequence[str], out: Path, *, serving: Serving, token: str | None
-) -> int:
+def add_goals(job_id: str, text: str, only: Sequence[str], out: Path, serving: Serving) -> int:
     """Add the goals of a config to a job, port to them, and return the exit code.
 
     Args:
         job_id: Of the job.
         text: Of the config.
         only: The ids of its goals.
-        out: As in `port_goals`, as are the others.
+        out: As in `port_goals`, as is the server.
         serving: Likewise.
-        token: Likewise.
     """
     console = Console()
-    with _session(serving, token, console) as (client, shown):
-        text = _with_files_sent(text, serving, token, shown.show_line)
+    with _session(serving, console) as (client, shown):
+        text = _with_files_sent(text, serving, shown.show_line)
         job = client.add_goals(job_id, text)
         shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
         _warn((goal for goal in job.goals if goal.id in only), shown)
@@ -90,27 +85,24 @@ def add_goals(
 
 
 @contextmanager
-def _session(
-    serving: Serving, token: str | None, console: Console
-) -> Iterator[tuple[PortingClient, Display]]:
+def _session(serving: Serving, console: Console) -> Iterator[tuple[PortingClient, Display]]:
     """Yield a client of the server to port with, and the display for its job."""
     with (
         _resumable(serving.remote),
         display(console) as shown,
-        serving.started(tell=shown.show_line) as (address, backoff),
+        serving.started(tell=shown.show_line) as (address, token, backoff),
         PortingClient(address, token, backoff=backoff) as client,
     ):
         yield client, shown
 
 
-def _with_files_sent(
-    text: str, serving: Serving, token: str | None, show_line: Callable[[str], object]
-) -> str:
+def _with_files_sent(text: str, serving: Serving, show_line: Callable[[str], object]) -> str:
     """Send the models and data that a config names to another machine's server; return the config for it."""
     if serving.remote is None:
         return text
     files = local_files(text, serving.roots)
-    with FilesClient(serving.remote, token, backoff=announcing_backoff(serving.remote, show_line)) as client:
+    backoff = announcing_backoff(serving.remote, show_line)
+    with FilesClient(serving.remote, serving.token, backoff=backoff) as client:
         files.send(client, show_line)
     return files.text
 

@@ -56,7 +56,7 @@ def adapt_package(
         Path | None,
         typer.Option(
             help="File that holds the server's access token. "
-            "Default: the token file that the package was fetched with."
+            "Default: the token file that the package was fetched with on this device."
         ),
     ] = None,
     as_json: JsonOption = False,

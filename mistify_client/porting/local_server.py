@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import secrets
 import subprocess
 import sys
 import time
@@ -9,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files import write_bytes
 
 START_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
@@ -22,29 +25,40 @@ _REQUIRED = ("mistify_server", "tensorflow")
 _LOOKUP = "mistify_server.planning.lookup"
 
 
+class LocalServer(NamedTuple):
+    """A server that runs for one command, which alone knows its token: other users can reach it as well."""
+
+    address: str
+    token: str
+
+
 @contextmanager
 def embedded_server(
     store: Path, data_roots: Sequence[Path], *, resume: bool = True, porting: bool = True
-) -> Iterator[str]:
-    """Run a server on a free port of the loopback interface, yield its address, and stop it at the end.
+) -> Iterator[LocalServer]:
+    """Run a server on a free port of the loopback interface, yield it, and stop it at the end.
 
     Args:
         store: the directory where it keeps its jobs, so that they can be resumed.
         data_roots: the directories below which it may read models and data.
         resume: True to continue the unfinished jobs of the store.
-        porting: whether there will be something to port: a worker then starts at once.
+        porting: whether there will be something to port or to plan: a worker then starts at once, and runs
+            code that configs name.
 
     Raises:
         MistifyError: the server is not installed, did not start, or ended by itself; with its last output.
     """
     _check_installed()
     with TemporaryDirectory(prefix="mistify-") as scratch:
-        ready, log = Path(scratch) / "ready", Path(scratch) / "log"
-        process = _start(_command(store, data_roots, ready, resume=resume, porting=porting), log)
+        log, ready, token_file = (Path(scratch) / name for name in ("log", "ready", "token"))
+        token = secrets.token_hex(32)
+        write_bytes(token_file, token.encode(), private=True)
+        command = _command(store, data_roots, resume=resume, porting=porting)
+        process = _start([*command, "--ready-file", str(ready), "--token-file", str(token_file)], log)
         try:
             address = _wait_until_ready(process, ready, log)
             with _exit_reported(process, log):
-                yield address
+                yield LocalServer(address, token)
         finally:
             _stop(process)
 
@@ -80,9 +94,7 @@ def _check_installed() -> None:
         )
 
 
-def _command(
-    store: Path, data_roots: Sequence[Path], ready: Path, *, resume: bool, porting: bool
-) -> list[str]:
+def _command(store: Path, data_roots: Sequence[Path], *, resume: bool, porting: bool) -> list[str]:
     command = [
         sys.executable,
         "-m",
@@ -93,10 +105,10 @@ def _command(
         "--http",
         "off",
     ]
-    command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
-    command += ["--allow-code"]  # it runs as the user whose code that is
+    command += ["--store", str(store), "--until-stdin-closes"]
     command += [] if resume else ["--no-resume"]
-    command += ["--worker-at-start"] if porting else []
+    # Code that a config names runs as the user whose config it is: nobody else has the token.
+    command += ["--worker-at-start", "--allow-code"] if porting else []
     return [*command, *_roots(data_roots)]
 
 

@@ -1,21 +1,44 @@
 """Downloads of packages: resumable and verified; a file is either complete or absent."""
 
+import shutil
 from collections.abc import Callable, Collection, Iterable, Set
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import PART, locked, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, Manifest
-from mistify.package.records import describe_file
+from mistify.package.records import FileName, describe_file
+from mistify.parsing.quantities import format_bytes
+from mistify_client.origin import ORIGIN
+
+#: So much stays free on the disk of a download, or this part of a small one, for all else that is written.
+_RESERVED_BYTES: Final = 64_000_000
+_RESERVED_PART: Final = 20
+
+_FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 
 #: (name of a file of the package, offset) -> its bytes from the offset on.
 ReadFrom = Callable[[str, int], Iterable[bytes]]
 
 
+def _room(directory: Path) -> int:
+    """Return how many bytes downloads may take on the disk of a directory."""
+    disk = shutil.disk_usage(directory)
+    return max(0, disk.free - min(_RESERVED_BYTES, disk.total // _RESERVED_PART))
+
+
 def download_package(
-    files: Iterable[PackageFile], directory: Path, read_from: ReadFrom, only: Collection[str] | None = None
+    files: Iterable[PackageFile],
+    directory: Path,
+    read_from: ReadFrom,
+    only: Collection[str] | None = None,
+    *,
+    room: Callable[[Path], int] = _room,
 ) -> None:
     """Download every file of a package that the directory does not have yet, the manifest last.
 
@@ -27,17 +50,22 @@ def download_package(
         directory: where the files belong; created if it is absent.
         read_from: reads a file of the package from an offset on.
         only: the names of those to download; None for all.
+        room: returns how many bytes downloads may take on the disk of a directory.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE if a file does not match its digest, twice in a row.
+        MistifyError: NO_ROOM if the disk has no room for them; CORRUPT_PACKAGE if a file does not match its
+            digest, twice in a row, or has a name that no file of a package has.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         by_name = {file.name: file for file in files}
         names = [name for name in by_name if only is None or name in only]
         others = _names_in(directory) - by_name.keys() if MANIFEST in names else frozenset()
-        for name in sorted(names, key=lambda name: name == MANIFEST):
-            _download(by_name[name], directory, read_from)
+        wanted = [by_name[name] for name in sorted(names, key=lambda name: name == MANIFEST)]
+        missing = [file for file in wanted if not _is_there(file, directory)]
+        _check_room(missing, directory, room(directory))
+        for file in missing:
+            _download(file, directory, read_from)
         for name in others:
             (directory / name).unlink(missing_ok=True)
 
@@ -49,11 +77,28 @@ def _names_in(directory: Path) -> Set[str]:
     return frozenset()
 
 
-def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
+def _is_there(file: PackageFile, directory: Path) -> bool:
     target = _target(file, directory)
-    if target.is_file() and _matches(file, target):
-        return
-    partial = target.with_name(target.name + PART)
+    return target.is_file() and _matches(file, target)
+
+
+def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> None:
+    """Refuse files that would fill the disk; what has arrived of them takes no more room."""
+    needed = sum(max(0, file.size - _arrived(_partial(file, directory))) for file in missing)
+    if needed > room:
+        raise MistifyError(
+            ErrorCode.NO_ROOM,
+            f"there is no room for the package in {directory}: {format_bytes(needed, 3)} are still to come, "
+            f"and {format_bytes(room, 3)} are left for it; free some, or choose a directory on another disk",
+        )
+
+
+def _arrived(partial: Path) -> int:
+    return partial.stat().st_size if partial.exists() else 0
+
+
+def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
+    target, partial = _target(file, directory), _partial(file, directory)
     for _ in range(2):
         _continue(file, partial, read_from)
         if _matches(file, partial):
@@ -68,13 +113,22 @@ def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
 
 
 def _target(file: PackageFile, directory: Path) -> Path:
-    """Return the path of a file; its name comes from the server and must not lead out of the directory."""
-    if file.name in ("", ".", "..") or any(letter in "/\\\0" for letter in file.name):
-        raise MistifyError(
-            ErrorCode.CORRUPT_PACKAGE,
-            f"the package has a file named {file.name!r}, which is not a plain name",
-        )
-    return directory / file.name
+    """Return the path of a file; its name comes from the server, and must be one that a manifest may have.
+
+    So it leads nowhere else. The client itself writes down where a package is from.
+    """
+    with suppress(ValidationError):
+        if _FILE_NAME.validate_python(file.name) != ORIGIN:
+            return directory / file.name
+    raise MistifyError(
+        ErrorCode.CORRUPT_PACKAGE,
+        f"the package has a file named {file.name!r}, which is not a plain name of a file of packages",
+    )
+
+
+def _partial(file: PackageFile, directory: Path) -> Path:
+    target = _target(file, directory)
+    return target.with_name(target.name + PART)
 
 
 def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:

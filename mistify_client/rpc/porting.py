@@ -221,9 +221,7 @@ class PortingClient(ServiceClient):
             (directory / ORIGIN).unlink(missing_ok=True)  # nothing is to be fetched later
         return goal
 
-    def fetch_without_blocks(
-        self, job_id: str, goal_id: str, directory: Path, token_file: Path | None = None
-    ) -> Goal:
+    def fetch_without_blocks(self, job_id: str, goal_id: str, directory: Path) -> Goal:
         """Download the package of a goal but for its blocks, and note where they can be fetched.
 
         Blocks that are there already stay; those that are damaged are downloaded anew.
@@ -232,7 +230,6 @@ class PortingClient(ServiceClient):
             job_id: the id of the job.
             goal_id: the id of the goal.
             directory: where the files belong.
-            token_file: the file with the server's access token, for those who fetch blocks.
 
         Raises:
             MistifyError: as `fetch`.
@@ -243,12 +240,11 @@ class PortingClient(ServiceClient):
             self._download(job_id, goal, directory, [BLOCKS])
             blocks = {variant.file for variant in BlockStore.load(directory).variants}
             names -= {block for block in blocks if not (directory / block).exists()}
-            token_file = token_file.absolute() if token_file else None
-            server = self._connection.address
-            Origin(server=server, job=job_id, goal=goal_id, token_file=token_file).save(directory)
+            self._download(job_id, goal, directory, names)
+            Origin(server=self._connection.address, job=job_id, goal=goal_id).save(directory)
         else:
+            self._download(job_id, goal, directory, names)
             (directory / ORIGIN).unlink(missing_ok=True)  # of another package
-        self._download(job_id, goal, directory, names)
         return goal
 
     def report_page(self, job_id: str) -> bytes:

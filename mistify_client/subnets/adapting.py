@@ -97,14 +97,15 @@ def adapt(
             `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
         OSError: Something cannot be written.
     """
-    directory, tables = current(package), state_directory(package) / TABLES
+    directory, state = current(package), state_directory(package)
+    tables = state / TABLES
     _check_untuned(directory)
     examples = _examples(data, load_store(directory))
     tables.mkdir(parents=True, exist_ok=True)
     with held_alone(tables, "the package is being adapted already"):
         threads = threads or _threads(directory)
         measure = partial(latency_table, directory, state=tables, threads=threads, seconds=seconds, tell=tell)
-        supply = BlockSupply(directory, BlockStore.load(directory), token_file, tell)
+        supply = BlockSupply(directory, state, BlockStore.load(directory), token_file, tell)
         supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
         tell(f"searching {counted(space.count, 'subnet')} on {_in_words(examples)}")

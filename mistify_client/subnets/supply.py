@@ -12,7 +12,7 @@ from mistify.package.records import corrupt_package, describe_file
 from mistify.parsing.quantities import format_bytes
 from mistify.tokens import read_token
 from mistify.wording import counted
-from mistify_client.origin import Origin
+from mistify_client.origin import Origin, token_file_for
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
 from mistify_client.subnets.additive import best_sums
@@ -35,7 +35,8 @@ class BlockSupply:
     """The blocks of a package, some of which may have yet to be fetched.
 
     Args:
-        directory: Of the package.
+        directory: Of the version of the package that is current.
+        state: The state directory of the package.
         whole: Its block store.
         token_file: With the server's access token; None for that which the package was fetched with.
         tell: Called with a line on what is fetched.
@@ -45,9 +46,15 @@ class BlockSupply:
     """
 
     def __init__(
-        self, directory: Path, whole: BlockStore, token_file: Path | None, tell: Callable[[str], None]
+        self,
+        directory: Path,
+        state: Path,
+        whole: BlockStore,
+        token_file: Path | None,
+        tell: Callable[[str], None],
     ) -> None:
         self._directory = directory
+        self._state = state
         self.whole = whole
         self._token_file = token_file
         self._verified = set[str]()
@@ -77,7 +84,7 @@ class BlockSupply:
             raise corrupt_package(self._directory, problems)
         blocks = f"{len(missing)} of {counted(len(self.whole.variants), 'block')}"
         self._tell(f"fetching {blocks} from {origin.server}, {format_bytes(sum(missing.values()), 3)}")
-        token = read_token(self._token_file or origin.token_file)
+        token = read_token(self._token_file or token_file_for(self._state, origin.server))
         with PortingClient(origin.server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
             client.fetch(origin.job, origin.goal, self._directory, only=missing)
 

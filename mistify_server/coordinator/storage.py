@@ -1,5 +1,6 @@
 """Storages of indexes, by datasketch: in memory or in Redis."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,13 +34,15 @@ class IndexStorage:
         if address == MEMORY:
             return cls({"type": "dict"}, address)
         try:
-            return cls({"type": "redis", "redis": _redis_arguments(address)}, address)
-        except ValueError as error:
+            arguments = _redis_arguments(address)
+        except ValueError:
             raise MistifyError(
                 ErrorCode.INVALID_CONFIG,
-                f'got the index "{address}" ({error}); expected memory or redis://HOST:PORT; '
+                f'got the index "{_without_user(address)}"; expected memory or redis://HOST:PORT; '
                 "leave --index out for memory",
-            ) from error
+            ) from None  # it may repeat the password
+        _check_client()
+        return cls({"type": "redis", "redis": arguments}, address)
 
     def sets(self, name: bytes) -> Any:
         """Return a storage of sets by key."""
@@ -66,11 +69,23 @@ class IndexStorage:
             ) from error
 
 
-def _redis_arguments(address: str) -> dict[str, object]:
+def _check_client() -> None:
     try:
         import redis  # noqa: F401, PLC0415 (optional; datasketch itself says less when it is missing)
     except ModuleNotFoundError as error:
-        raise ValueError("Redis' client is missing: pip install 'mistify-porting[redis]'") from error
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            "an index in Redis needs its client: pip install 'mistify-porting[redis]', or leave --index out "
+            "for memory",
+        ) from error
+
+
+def _without_user(address: str) -> str:
+    """Return an address without its user and password, also if it is not a proper one."""
+    return re.sub(r"^(\w+://)?.*@", r"\1...@", address, flags=re.DOTALL)
+
+
+def _redis_arguments(address: str) -> dict[str, object]:
     parts = urlsplit(address)
     database = parts.path.removeprefix("/") or "0"
     if parts.scheme != "redis" or not parts.hostname or not database.isdecimal():

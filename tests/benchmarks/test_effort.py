@@ -8,7 +8,7 @@ from mistify.config.reading import parse_batch
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_config_has_a_line_for_each_goal(count):
-    config = config_of(shares_of(count), 100)
+    config = config_of(shares_of(count), 100, 1)
     assert _lines(config) == count + 2
     assert len(parse_batch(config)) == count
 

@@ -43,7 +43,7 @@ def test_goals_below_what_any_network_takes_are_left_out(tmp_path):
     common = {"model": "digits-resnet", "dataset": dataset}
     shares = {"half": "0.5x", "none": "0.00001x"}
     goals = [{"id": name, "adaptation_goal": {"FLOP": share}, **common} for name, share in shares.items()]
-    with embedded_server(tmp_path, []) as address, PortingClient(address) as client:
+    with embedded_server(tmp_path, []) as server, PortingClient(*server) as client:
         assert [goal["id"] for goal in within_reach(goals, client)] == ["half"]
 
 

@@ -213,8 +213,8 @@ def test_ports_the_digits_model_by_a_real_server(tmp_path):
     settings = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 10, "max_steps": 40}
     config = {**CONFIG, "algorithm": {"name": "morphnet", "config": settings}}
     cache = str(tmp_path / "cache")
-    with embedded_server(tmp_path / "store", [tmp_path]) as address:
-        porting: hub.Porting = {"server": address, "config": config, "cache": cache}
+    with embedded_server(tmp_path / "store", [tmp_path]) as (server, token):
+        porting: hub.Porting = {"server": server, "token": token, "config": config, "cache": cache}
         model = hub.load("digits-resnet", porting=porting)
     assert model.manifest.goal == "half"
     assert model.manifest.achieved["flops"] <= model.manifest.budget["flops"]

@@ -13,8 +13,9 @@ from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.replacement.candidate import Trial, try_candidate
 from mistify_client.monitor.replacement.ledger import Phase, Replacement
+from mistify_client.origin import note_token_file
 from mistify_client.rpc.porting import PortingClient
-from mistify_client.runtime.versions import announce, current, install, roll_back
+from mistify_client.runtime.versions import announce, current, install, roll_back, state_directory
 
 #: A trial may need more memory than the daemon has and so end it; further trials would do the same.
 _MOST_TRIALS: Final = 3
@@ -110,8 +111,8 @@ class Steps:
 
     def _download(self, replacement: Replacement) -> Replacement:
         with self._connect() as client:
-            job, token_file = str(replacement.job), self._config.token_file
-            client.fetch_without_blocks(job, replacement.goal, self._candidate, token_file)
+            client.fetch_without_blocks(str(replacement.job), replacement.goal, self._candidate)
+        note_token_file(state_directory(self._package), self._config.server, self._config.token_file)
         return replacement.at(Phase.VALIDATING, "downloaded")
 
     def _validate(self, replacement: Replacement) -> Replacement:

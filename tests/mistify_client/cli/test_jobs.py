@@ -7,7 +7,8 @@ from mistify.errors import ErrorCode
 from mistify.jobs.job import GoalState, JobState
 from mistify.package.blocks import BlockStore
 from mistify.v1 import porting_pb2 as pb
-from mistify_client.origin import ORIGIN, Origin
+from mistify_client.origin import ORIGIN, Origin, token_file_for
+from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.conftest import REPORT_PAGE
 from tests.mistify_client.pools import make_elastic_package
 
@@ -101,8 +102,9 @@ def test_fetch_without_blocks_notes_where_they_are(mistify, service, tmp_path):
     assert {path.name for path in package.iterdir()} - blocks == {path.name for path in fetched.iterdir()} - {
         ORIGIN
     }
-    expected = Origin(server=service.address, job="job-1", goal="half", token_file=token)
-    assert Origin.load(fetched) == expected
+    assert Origin.load(fetched) == Origin(server=service.address, job="job-1", goal="half")
+    assert str(token) not in (fetched / ORIGIN).read_text()
+    assert token_file_for(state_directory(fetched), service.address) == token
 
 
 def test_fetch_refuses_what_does_not_arrive_whole(mistify, service, tmp_path):

@@ -11,6 +11,7 @@ from mistify.files import write_json
 from mistify.machine import machine, runtime
 from mistify.profiling.samples import samples
 from mistify_client.cli.main import app
+from mistify_client.porting.local_server import LocalServer
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.device_service import Devices, serve
 from tests.tokens import write_token
@@ -96,14 +97,14 @@ def test_a_missing_server_is_reported_before_measuring(tmp_path, measured, monke
 
 def test_this_machine_is_profiled_without_naming_a_server(tmp_path, measured, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    stores = []
+    stores, known = [], "only to the command"
 
     @contextmanager
     def embedded_server(store, data_roots, *, resume, porting):
         assert not porting
         stores.append(store)
-        with running(store) as address:
-            yield address
+        with running(store, token=known) as address:
+            yield LocalServer(address, known)
 
     monkeypatch.setattr("mistify_client.cli.profile.embedded_server", embedded_server)
     result = mistify("profile-device", "--name", "host", "--threads", "2")

@@ -16,6 +16,11 @@ from mistify_client.rpc.retry import Backoff
 from mistify_server.store.directory import serving
 
 
+def arguments_of(process: int) -> list[str]:
+    """The command line of a process, which every user can read."""
+    return Path(f"/proc/{process}/cmdline").read_text().split("\0")
+
+
 def children() -> set[int]:
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return {int(child) for child in listed}
@@ -23,21 +28,41 @@ def children() -> set[int]:
 
 def test_serves_while_the_context_is_open(tmp_path):
     before = children()
-    with embedded_server(tmp_path / "store", [tmp_path]) as address:
-        host, port = address.rsplit(":", 1)
+    with embedded_server(tmp_path / "store", [tmp_path]) as server:
+        host, port = server.address.rsplit(":", 1)
         assert host == "127.0.0.1"
         assert int(port) > 0
-        with PortingClient(address) as client:
+        with PortingClient(*server) as client:
             assert list(client.jobs()) == []
-        assert children() > before
+        (process,) = children() - before
+        assert "--allow-code" in arguments_of(process)
     assert children() == before
+
+
+def test_only_who_started_it_may_call_it(tmp_path):
+    with (
+        embedded_server(tmp_path / "store", [], porting=False) as (address, _),
+        PortingClient(address) as stranger,
+        pytest.raises(MistifyError) as caught,
+    ):
+        list(stranger.jobs())
+    assert caught.value.code is ErrorCode.UNAUTHENTICATED
+
+
+def test_a_server_that_ports_nothing_takes_no_code(tmp_path):
+    before = children()
+    with embedded_server(tmp_path / "store", [], porting=False) as server:
+        (process,) = children() - before
+        arguments = arguments_of(process)
+    assert "--allow-code" not in arguments
+    assert server.token not in arguments
 
 
 def test_no_proxy_is_asked_for_a_server_on_this_machine(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         for name in ("http_proxy", "https_proxy", "grpc_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
-        with embedded_server(tmp_path / "store", []) as address, PortingClient(address) as client:
+        with embedded_server(tmp_path / "store", []) as server, PortingClient(*server) as client:
             assert list(client.jobs()) == []
         proxy.setblocking(False)
         with pytest.raises(BlockingIOError):
@@ -74,11 +99,11 @@ def test_says_how_a_server_ended_by_itself(tmp_path):
     before = children()
 
     def work() -> None:
-        with embedded_server(tmp_path / "store", [tmp_path]) as address:
-            (server,) = children() - before
-            os.kill(server, signal.SIGKILL)
-            os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
-            with PortingClient(address, backoff=Backoff(attempts=1)) as client:
+        with embedded_server(tmp_path / "store", [tmp_path]) as server:
+            (process,) = children() - before
+            os.kill(process, signal.SIGKILL)
+            os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+            with PortingClient(*server, backoff=Backoff(attempts=1)) as client:
                 list(client.jobs())
 
     with pytest.raises(MistifyError, match="ended with exit code -9") as caught:

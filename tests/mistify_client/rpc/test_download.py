@@ -105,12 +105,40 @@ def test_the_manifest_comes_last(tmp_path):
     assert [name for name, _ in reader.calls] == ["z", "a", "manifest.json"]
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../a", "/etc/a", "a/b", "a\\b", "a\0"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../a", "/etc/a", "a/b", "a\\b", "a\0", "a b", ".a", "a" * 129, "origin.json"]
+)
 def test_names_lead_nowhere_else(tmp_path, name):
     reader = Reader(b"x")
     with pytest.raises(MistifyError, match="not a plain name"):
         download_package([described(name, b"x")], tmp_path / "inside", reader)
     assert reader.calls == []
+
+
+def test_a_package_that_the_disk_has_no_room_for_is_refused_before_it_is_read(tmp_path):
+    files, reader = [described("a", b"0123456789"), described("b", b"0123456789")], Reader(b"0123456789")
+    with pytest.raises(MistifyError, match="20B are still to come, and 19B are left for it") as caught:
+        download_package(files, tmp_path, reader, room=lambda directory: 19)
+    assert caught.value.code is ErrorCode.NO_ROOM
+    assert reader.calls == []
+    download_package(files, tmp_path, reader, room=lambda directory: 20)
+
+
+def test_what_is_there_or_has_arrived_needs_no_room(tmp_path):
+    reader = Reader(b"0123456789")
+    (tmp_path / "there").write_bytes(reader.data)
+    (tmp_path / "begun.part").write_bytes(b"0123")
+    files = [described("there", reader.data), described("begun", reader.data)]
+    with pytest.raises(MistifyError, match="6B are still to come"):
+        download_package(files, tmp_path, reader, room=lambda directory: 5)
+    download_package(files, tmp_path, reader, room=lambda directory: 6)
+    download_package(files, tmp_path, reader, room=lambda directory: 0)
+
+
+def test_the_room_on_a_disk_is_asked_for(tmp_path):
+    with pytest.raises(MistifyError) as caught:
+        download_package([PackageFile("a", 10**18, "0" * 64)], tmp_path, Reader(b""))
+    assert caught.value.code is ErrorCode.NO_ROOM
 
 
 def test_two_downloads_into_one_directory_take_turns(tmp_path):

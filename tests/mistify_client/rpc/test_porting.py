@@ -8,10 +8,13 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import JobState
 from mistify.jobs.part import JobPart
+from mistify.package.manifest import NETWORK
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
+from mistify_client.origin import ORIGIN
 from mistify_client.rpc.porting import PortingClient
 from tests.mistify_client.conftest import REPORT_PAGE
+from tests.mistify_client.pools import make_elastic_package
 
 
 @pytest.fixture
@@ -222,6 +225,24 @@ def test_fetch_names_an_unknown_goal_and_one_without_package(client, tmp_path):
     with pytest.raises(MistifyError, match="failed and has no package: no room") as failed:
         client.fetch("job-1", "tenth", tmp_path)
     assert {unknown.value.code, failed.value.code} == {ErrorCode.NOT_FOUND}
+
+
+def test_a_package_brings_no_origin_of_its_own(service, client, tmp_path):
+    package = make_elastic_package(tmp_path / "package")
+    (package / ORIGIN).write_text("{}")
+    service.serve_package(package)
+    with pytest.raises(MistifyError, match="not a plain name"):
+        client.fetch_without_blocks("job-1", "half", tmp_path / "device")
+    assert not (tmp_path / "device" / ORIGIN).exists()
+
+
+def test_the_origin_is_noted_after_the_last_download(service, client, tmp_path):
+    service.serve_package(make_elastic_package(tmp_path / "package"))
+    service.fake.files[NETWORK] = b"other than described"
+    with pytest.raises(MistifyError) as caught:
+        client.fetch_without_blocks("job-1", "half", tmp_path / "device")
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert not (tmp_path / "device" / ORIGIN).exists()
 
 
 def test_fetch_repairs_one_corrupt_download(service, client, tmp_path):

@@ -1,5 +1,7 @@
 """Which blocks a device fetches, and what becomes of those that it cannot."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,15 +12,16 @@ from mistify.package.manifest import NETWORK, Manifest
 from mistify.parsing.quantities import parse_time
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.assembly.executions import Execution
-from mistify_client.origin import ORIGIN, Origin
+from mistify_client.origin import ORIGIN, Origin, note_token_file
 from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.adapting import TABLES, adapt
-from mistify_client.subnets.supply import promising
+from mistify_client.subnets.supply import BlockSupply, promising
 from mistify_client.subnets.table import LatencyTable
 from tests import elastic_stores
 from tests.mistify_client.pools import make_elastic_package
 from tests.mistify_client.subnets.spaces import known
+from tests.tokens import write_token
 
 
 @pytest.fixture
@@ -197,6 +200,45 @@ def test_a_missing_block_from_nowhere_is_named(device, data):
     with pytest.raises(MistifyError, match=r"stem\.tflite.*missing or damaged.*fetch it again") as caught:
         adapted(device, data, "0.8x")
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def fetch_all(device, token_file=None):
+    """Fetch all blocks of a device's package."""
+    store = BlockStore.load(device)
+    supply = BlockSupply(device, state_directory(device), store, token_file, lambda line: None)
+    supply.fetch(store.variants)
+
+
+def sent(service):
+    """What authorizes the calls that the server was sent since its last requests were forgotten."""
+    return {dict(metadata).get("authorization") for metadata in service.fake.metadata}
+
+
+def test_the_token_is_sent_that_was_noted_for_the_server(service, device, tmp_path):
+    note_token_file(state_directory(device), service.address, write_token(tmp_path / "token", "own"))
+    service.fake.metadata.clear()
+    fetch_all(device)
+    assert sent(service) == {"Bearer own"}
+
+
+def test_no_other_server_is_sent_a_token(service, device, tmp_path):
+    note_token_file(state_directory(device), "other:1", write_token(tmp_path / "token", "own"))
+    service.fake.metadata.clear()
+    fetch_all(device)
+    assert sent(service) == {None}
+
+
+def test_a_package_does_not_choose_the_file_whose_content_is_sent(service, device, tmp_path):
+    secret = write_token(tmp_path / "secret", "of someone else")
+    origin = json.loads((device / ORIGIN).read_text())
+    (device / ORIGIN).write_text(json.dumps({**origin, "token_file": str(secret)}))
+    service.fake.metadata.clear()
+    fetch_all(device)
+    assert sent(service) == {None}
+    next(device.glob("*stem*.tflite")).unlink()
+    service.fake.metadata.clear()
+    fetch_all(device, write_token(tmp_path / "token", "own"))
+    assert sent(service) == {"Bearer own"}
 
 
 def test_a_version_that_is_installed_without_blocks_fetches_them_too(device, tmp_path, data):

@@ -1,7 +1,8 @@
 import shutil
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,13 +32,24 @@ def redis_server(port: int, directory: Path) -> Iterator[str]:
     if program is None:
         pytest.skip("redis-server is not installed: apt-get install redis-server")
     command = [program, "--port", str(port), "--save", "", "--dir", str(directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        assert any("Ready to accept connections" in line for line in server.stdout), "redis-server has ended"
+    with started(command) as server:
         try:
             yield f"redis://127.0.0.1:{port}"
         finally:
             server.terminate()
+
+
+def started(command: Sequence[str]) -> subprocess.Popen[str]:
+    """A Redis server that is ready; another program may have its port for some seconds."""
+    until = time.monotonic() + 10
+    while True:
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        if any("Ready to accept connections" in line for line in server.stdout):
+            return server
+        server.wait()
+        server.stdout.close()
+        assert time.monotonic() < until, "redis-server has ended"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """One suite for the index in memory and in Redis."""
 
 import socket
+import traceback
 from uuid import uuid4
 
 import numpy as np
@@ -159,11 +160,10 @@ def test_an_index_that_is_outgrown_is_built_anew_and_loses_nobody(make):
     assert list(index._entries.keys()) == list(index._buckets.keys()) == []
 
 
-def test_a_redis_server_that_is_away_is_reported(redis_address):
-    host, port = redis_address.removeprefix("redis://").split(":")
-    away = IndexStorage.of(f"redis://{host}:{port}/999")  # a database that it does not have
+def test_a_database_that_the_redis_server_does_not_have_is_reported(redis_address):
+    storage = IndexStorage.of(f"{redis_address}/999")
     with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
-        PeerIndex(away, "name", DIMENSION).insert(name(1), np.zeros(DIMENSION))
+        PeerIndex(storage, "name", DIMENSION).insert(name(1), np.zeros(DIMENSION))
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
@@ -209,6 +209,25 @@ def test_other_addresses_are_refused(address):
     with pytest.raises(MistifyError, match="expected memory or redis://HOST:PORT") as caught:
         IndexStorage.of(address)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "redis://me:secret@here/first",
+        "redis://me:secret@here:port",
+        "redis://me:secret/@here",
+        "redis://me:secret@[here",
+        "redis://:sec@secret@here:99999",
+        "redis:me:secret@here",
+        "rediss://me:secret@here",
+    ],
+)
+def test_the_password_of_an_address_that_is_refused_is_not_shown(address):
+    with pytest.raises(MistifyError, match="here") as caught:
+        IndexStorage.of(address)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_parts_of_an_address():

@@ -1,12 +1,15 @@
 """Downloads of new packages: those that the disk has no room for, and the token of their server."""
 
+import shutil
+
 from mistify_client.origin import token_file_for
 from mistify_client.runtime.versions import current, state_directory
 from tests.tokens import write_token
 
 
 def test_a_package_that_the_disk_has_no_room_for_is_given_up(site, package, monkeypatch):
-    monkeypatch.setattr("mistify_client.rpc.download.RESERVED_BYTES", 10**18)
+    full = shutil.disk_usage(package)._replace(free=0)
+    monkeypatch.setattr("mistify_client.rpc.download.shutil.disk_usage", lambda directory: full)
     site.ask()
     assert "no room" in site.until("rejected")["reason"]
     assert current(package) == package
