@@ -1,6 +1,9 @@
 """Arrays that may be larger than memory: from a size on they lie in a file, mapped into memory."""
 
+import errno
 import io
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final, TypeAlias
@@ -8,7 +11,7 @@ from typing import IO, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mistify.files import temporary_file
+from mistify.files import cache_directory, temporary_file
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -17,6 +20,10 @@ IN_MEMORY_BYTES: Final = 256 * 2**20
 
 #: Bytes that are copied at once.
 _BLOCK_BYTES: Final = 16 * 2**20
+
+#: Bytes that arrays leave free on the disk, for whatever else is kept there; on a small disk one in twenty.
+_RESERVE_BYTES: Final = 2 * 2**30
+_RESERVE_PART: Final = 20
 
 
 class StorageError(OSError):
@@ -54,6 +61,8 @@ class Rows:
             raise ValueError(f"rows of type {rows.dtype} among rows of {self._like.dtype}")
         content = np.ascontiguousarray(rows, self._like.dtype).data.cast("B") if rows.size else b""
         with _written():
+            if not isinstance(self._file, io.BytesIO):
+                _check_room(len(content))
             self._file.write(content)
             if isinstance(self._file, io.BytesIO) and self._file.tell() > IN_MEMORY_BYTES:
                 self._file = _moved(self._file)
@@ -100,8 +109,21 @@ def stacked(first: Array, second: Array) -> Array:
 def _moved(content: io.BytesIO) -> IO[bytes]:
     """Return a file with what has grown too large for memory."""
     file = temporary_file()
+    _check_room(content.tell())
     file.write(content.getbuffer())
     return file
+
+
+def _check_room(size: int) -> None:
+    """Refuse to write so many bytes where too little would be left for others.
+
+    Raises:
+        OSError: ENOSPC.
+    """
+    directory = cache_directory()
+    disk = shutil.disk_usage(directory)
+    if disk.free - size < min(_RESERVE_BYTES, disk.total // _RESERVE_PART):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The configuration of a model: how deep it is, whose classes it names, how many weights it declares."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -84,7 +84,13 @@ def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any
     return config
 
 
-def check_config(path: Path, config: Mapping[str, Any], stored: int, policy: ClassPolicy) -> None:
+def check_config(
+    path: Path,
+    config: Mapping[str, Any],
+    stored: int,
+    policy: ClassPolicy,
+    unread: Collection[str] = ("compile_config",),
+) -> None:
     """Refuse a configuration that names code, foreign classes, or weights that the file does not hold.
 
     Args:
@@ -92,12 +98,12 @@ def check_config(path: Path, config: Mapping[str, Any], stored: int, policy: Cla
         config: The model's configuration, as Keras wrote it.
         stored: The most weights that are stored with it.
         policy: What it may hold.
+        unread: Its parts that no one reads: how the model was compiled, unless it is a preset.
 
     Raises:
         MistifyError: INVALID_MODEL.
     """
-    # How the model was compiled is never read.
-    parts = {key: value for key, value in config.items() if key != "compile_config"}
+    parts = {key: value for key, value in config.items() if key not in unread}
     declared = 0
     for _, value in _values(parts):
         if isinstance(value, dict) and "class_name" in value:

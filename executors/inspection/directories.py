@@ -2,8 +2,9 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from executors.inspection.config import ClassPolicy, check_config, parse_config
 from executors.inspection.errors import invalid, too_large
@@ -15,6 +16,11 @@ METADATA = "keras_metadata.pb"
 CONFIG = "config.json"
 
 NOT_ADAPTABLE = "can be quantized and packaged but whose architecture cannot be adapted"
+
+#: Says in which files a preset has its weights, if it has several.
+_INDEX = "model.weights.json"
+
+_KERAS_HUB = "a preset of keras_hub"
 _PRESET = "save it by save_to_preset(DIRECTORY)"
 
 
@@ -53,15 +59,39 @@ def inspect_preset(path: Path, policy: ClassPolicy) -> int:
     """
     files = list(path.glob("*.h5"))
     if not files:
-        raise invalid(
-            path, f"a directory with {CONFIG} but no weights (*.h5)", "a preset of keras_hub", _PRESET
-        )
+        raise invalid(path, f"a directory with {CONFIG} but no weights (*.h5)", _KERAS_HUB, _PRESET)
     stored = sum(stored_weights(path, file, policy.limits) for file in files)
-    for file in path.glob("*.json"):
-        if (size := file.stat().st_size) > policy.limits.config_bytes:
-            raise too_large(path, f"a {file.name} of {size:,} bytes", policy.limits.config_bytes)
-        check_config(path, parse_config(path, file.read_bytes(), policy.limits), stored, policy)
+    configs = {file.name: _json_file(path, file, policy.limits) for file in path.glob("*.json")}
+    _check_library(path, configs[CONFIG])
+    if _INDEX in configs:
+        _check_index(path, configs[_INDEX], [file.name for file in files])
+    for config in configs.values():
+        check_config(path, config, stored, policy, unread=())
     return stored
+
+
+def _json_file(path: Path, file: Path, limits: Limits) -> dict[str, Any]:
+    if (size := file.stat().st_size) > limits.config_bytes:
+        raise too_large(path, f"a {file.name} of {size:,} bytes", limits.config_bytes)
+    return parse_config(path, file.read_bytes(), limits)
+
+
+def _check_library(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse what keras_hub reads in the ways of other libraries, which follow names of files anywhere."""
+    if "registered_name" not in config:
+        raise invalid(path, "a preset of another library", _KERAS_HUB, _PRESET)
+    for file in path.glob("*.safetensors*"):
+        raise invalid(path, f"a preset with {file.name}", "weights in *.h5 files", _PRESET)
+
+
+def _check_index(path: Path, index: Mapping[str, Any], files: Sequence[str]) -> None:
+    """Refuse an index of weights that names anything but the directory's own files of weights."""
+    places = index.get("weight_map")
+    for place in places.values() if isinstance(places, dict) else [places]:
+        for name in place if isinstance(place, list) else [place]:
+            if name not in files:
+                actual = f"an {_INDEX} with weights in {str(name)[:100]!r}"
+                raise invalid(path, actual, "weights in *.h5 files of the directory", _PRESET)
 
 
 def check_tree(path: Path, limits: Limits) -> int:

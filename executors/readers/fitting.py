@@ -56,6 +56,26 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
     return Dataset(inputs, targets, request.schema.classes)
 
 
+def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
+    """Refuse an array that cannot be the model's whatever is in it; it need not have been read.
+
+    Args:
+        source: What errors call the data.
+        name: The array's.
+        array: Of the right shape and type.
+        wanted: What the model takes or gives.
+
+    Raises:
+        MistifyError: INVALID_DATASET.
+    """
+    if isinstance(wanted, Output):
+        problems = _misshapen_target(source, name, array, wanted)
+    else:
+        problems = _misshapen_inputs(source, name, array, wanted)
+    if found := list(problems):
+        raise invalid(*found)
+
+
 def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:
     inputs, outputs = request.signature.inputs, request.outputs
     actual = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
@@ -78,12 +98,7 @@ def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
 
 def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
     """Yield the problems of inputs: a wrong shape, a wrong type, or what is no number."""
-    if array.ndim and not _has_shape(array, wanted):
-        sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
-        yield Problem(
-            source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
-            f"reshape {name} to what the model takes",
-        )  # fmt: skip
+    yield from _misshapen_inputs(source, name, array, wanted)
     whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
     floats = np.issubdtype(array.dtype, np.floating)
     if "float" not in wanted.dtype and not whole:
@@ -96,6 +111,15 @@ def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterat
         yield from problems
     elif wanted.ids is not None:
         yield from _unknown_ids(source, name, array, wanted.ids)
+
+
+def _misshapen_inputs(source: str, name: str, array: Array, wanted: Tensor) -> Iterator[Problem]:
+    if array.ndim and not _has_shape(array, wanted):
+        sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
+        yield Problem(
+            source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
+            f"reshape {name} to what the model takes",
+        )  # fmt: skip
 
 
 def _has_shape(array: Array, wanted: Tensor) -> bool:
@@ -131,8 +155,7 @@ def _target(
     source: str, name: str, array: Array, output: Output, schema: Schema
 ) -> tuple[Array, list[Problem]]:
     """Return targets in their type, and what is wrong with them."""
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
+    array = _without_column(array)
     if array.dtype == np.bool_:
         array = array.astype(np.int64)
     if array.ndim == 0:
@@ -153,6 +176,31 @@ def _target(
     )
     whole = isinstance(objective, Categorical | Binary)
     return trained if problems else trained.astype(np.int64 if whole else np.float32), problems
+
+
+def _misshapen_target(source: str, name: str, array: Array, output: Output) -> Iterator[Problem]:
+    """Yield the problem of a target whose shape is one of neither classes nor figures."""
+    if not array.ndim:
+        return
+    shape = _without_column(array).shape
+    classes, figures = (np.broadcast_to(kind(0), shape) for kind in (np.int64, np.float32))
+    if _refusal(output, classes) and (error := _refusal(output, figures)):
+        actual = f"{name} of shape {array.shape} and type {array.dtype}"
+        yield Problem(source, actual, error.expected, error.fix)
+
+
+def _refusal(output: Output, target: Array) -> InvalidValue | None:
+    """Return why a target is none for an output, or None."""
+    try:
+        objective_of(output, target)
+    except InvalidValue as error:
+        return error
+    return None
+
+
+def _without_column(array: Array) -> Array:
+    """Return targets [n] for those of a column, [n, 1]."""
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:

@@ -11,12 +11,16 @@ import tensorflow as tf
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.readers.formats import Arrays, Reader, Request, Schema, append
+from executors.readers.image_sizes import pixel_count
 from executors.structure.signature import Shape
 from mistify.errors import MistifyError, Problem
 
 _SUFFIXES: Final = (".jpg", ".jpeg", ".png", ".gif", ".bmp")
 _BLOCK: Final = 256
 _THREADS: Final = 4
+
+#: The most that an image may have once it is decoded, in all its frames.
+_MOST_PIXELS: Final = 50_000_000
 
 #: Files that are told at once.
 _MOST_PROBLEMS: Final = 10
@@ -61,10 +65,12 @@ def decode_image(content: bytes, shape: Shape) -> Array:
     """Return an encoded image as uint8 [height, width, channels], of the size that is asked for.
 
     Raises:
-        ValueError: It cannot be decoded.
+        ValueError: It cannot be decoded, or is larger than 50 megapixels.
     """
     height, width, channels = shape
     try:
+        if (pixels := pixel_count(content)) > _MOST_PIXELS:
+            raise ValueError(f"{pixels:,} pixels, more than {_MOST_PIXELS:,}")
         image = tf.io.decode_image(content, channels or 0, expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(error.message.splitlines()[0]) from error

@@ -10,15 +10,19 @@ import numpy as np
 
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows, StorageError
+from executors.readers.fitting import check_shape
 from executors.readers.formats import Arrays, Reader, Request, Schema
-from executors.structure.signature import Output
+from executors.structure.signature import Output, Tensor
 from mistify.errors import Problem
 
 _SUFFIX = ".npy"
 _BLOCK_BYTES = 16 * 2**20
 
+#: Kinds of types: truth, whole numbers, floats.
+_NUMBERS = "biuf"
+
 #: What damaged files raise.
-_UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error)
+_UNREADABLE = (OSError, ValueError, OverflowError, EOFError, RuntimeError, BadZipFile, zlib.error)
 
 
 class NpzReader(Reader):
@@ -37,7 +41,7 @@ class NpzReader(Reader):
                 members = _members(archive)
                 wanted = request.wanted(list(members))
                 return {
-                    name: _array(archive, member) if name in wanted else np.empty(0)
+                    name: _array(archive, member, str(path), wanted[name]) if name in wanted else np.empty(0)
                     for name, member in members.items()
                 }
         except StorageError:
@@ -65,25 +69,26 @@ def _members(archive: ZipFile) -> dict[str, str]:
     return {name.removesuffix(_SUFFIX): name for name in archive.namelist()}
 
 
-def _array(archive: ZipFile, member: str) -> Array:
+def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
+    """Return an array; one of no numbers is told by its type and shape, and not read."""
     with archive.open(member) as file:
         shape, columns_first, dtype = _header(file)
         if dtype.hasobject:
             raise ValueError(f"{member} has Python objects in it")
-        declared = dtype.itemsize * int(np.prod(shape, dtype=np.float64))
-        if not shape or not declared:
-            return np.empty(shape, dtype)
-        if declared > archive.getinfo(member).file_size:
+        if 0 in shape[1:]:
+            raise ValueError(f"{member} has rows with nothing in them")
+        unread = np.broadcast_to(np.empty((), dtype), shape)
+        check_shape(source, member.removesuffix(_SUFFIX), unread, wanted)
+        if not unread.size or dtype.kind not in _NUMBERS:
+            return unread
+        if unread.nbytes > archive.getinfo(member).file_size:
             raise ValueError(f"{member} is shorter than it says")
-        if columns_first:
-            return np.frombuffer(file.read(declared), dtype).reshape(shape[::-1]).T
         rows = Rows()
-        row_bytes = declared // shape[0]
-        at_once = max(1, _BLOCK_BYTES // row_bytes)
-        for at in range(0, shape[0], at_once):
-            count = min(at_once, shape[0] - at)
-            rows.append(np.frombuffer(file.read(count * row_bytes), dtype).reshape(count, *shape[1:]))
-        return rows.array()
+        at_once = _BLOCK_BYTES // dtype.itemsize
+        for at in range(0, unread.size, at_once):
+            count = min(at_once, unread.size - at)
+            rows.append(np.frombuffer(file.read(count * dtype.itemsize), dtype))
+        return rows.array().reshape(shape, order="F" if columns_first else "C")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

@@ -4,7 +4,7 @@ The graph of one signature is taken out with its weights as constants, once it i
 but compute: whatever reads or writes files, runs Python or keeps state is refused.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,8 +33,18 @@ _USUAL: Final = frozenset(
     {"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp", "Placeholder"}
     | {"DisableCopyOnRead"}
     | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case", "Assert"}
-    | {"SaveV2", "RestoreV2", "MergeV2Checkpoints"}
     | {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"}
+)
+
+#: In the two functions that save and restore the weights, which loading does not call.
+_CHECKPOINTS: Final = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
+
+#: Not marked as stateful, though they read or write files, or run Python.
+_OUTSIDE: Final = frozenset(
+    {"ReadFile", "MatchingFiles", "Restore", "RestoreSlice", "PyFuncStateless"}
+    | {"DecodeProtoV2", "EncodeProto", "GenerateVocabRemapping"}
+    | {"DebugIdentity", "DebugIdentityV2", "DebugIdentityV3"}
+    | {"DebugNanCount", "DebugNumericSummary", "DebugNumericSummaryV2"}
 )
 
 #: What the objects of a SavedModel may be; others are set up by functions of their own.
@@ -42,8 +52,12 @@ _OBJECTS: Final = frozenset(
     {"user_object", "function", "bare_concrete_function", "variable", "constant", "captured_tensor"}
 )
 
+#: Classes of TensorFlow that objects of a SavedModel may name.
+_CLASSES: Final = frozenset({"", "tf.TrackableConstant"})
+
 #: Operations through which an output stays what it is, but for its shape.
 _SHAPING: Final = frozenset({"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims"})
+_ALONE: Final = "weights and functions alone"
 _ACTIVATIONS: Final = {"Softmax": Activation.SOFTMAX, "Sigmoid": Activation.SIGMOID}
 
 
@@ -145,24 +159,53 @@ def _check_operations(path: Path) -> None:
             path, "a SavedModel of TensorFlow 1", "one of TensorFlow 2", "save it anew by TensorFlow 2"
         )
     meta = saved.meta_graphs[0]
-    kinds = {node.WhichOneof("kind") for node in meta.object_graph_def.nodes} - _OBJECTS - {None}
-    if kinds:
-        raise invalid(path, f"a SavedModel with a {min(kinds)}", "weights and functions alone")
-    functions = (node for function in meta.graph_def.library.function for node in function.node_def)
-    known = {function.signature.name for function in meta.graph_def.library.function}
-    for nodes in (meta.graph_def.node, functions):
-        _refuse_more_than_computing(path, (node.op for node in nodes if node.op not in known), _USUAL)
+    for node in meta.object_graph_def.nodes:
+        _check_object(path, node)
+    graph = meta.graph_def
+    _check_computing(path, graph.node, graph.library.function, _USUAL | _CHECKPOINTS)
+    _check_computing(path, (), _called_by_objects(meta), _USUAL)
 
 
-def _refuse_more_than_computing(path: Path, operations: Iterable[str], allowed: frozenset[str]) -> None:
-    for name in operations:
+def _check_object(path: Path, node: Any) -> None:
+    """Refuse an object that functions of its own set up, save or restore."""
+    kind = node.WhichOneof("kind")
+    if kind is not None and kind not in _OBJECTS:
+        raise invalid(path, f"a SavedModel with a {kind}", _ALONE)
+    if node.registered_name not in _CLASSES:
+        raise invalid(path, f"a SavedModel with a {node.registered_name}", _ALONE)
+    if node.saveable_objects or node.registered_saver:
+        raise invalid(path, "a SavedModel with objects that save or restore themselves", _ALONE)
+
+
+def _called_by_objects(meta: Any) -> list[Any]:
+    """Return the functions that objects have, any of which loading may call, and those that they call."""
+    library = {function.signature.name: function for function in meta.graph_def.library.function}
+    named = set(meta.object_graph_def.concrete_functions)
+    for node in meta.object_graph_def.nodes:
+        named |= {*node.function.concrete_functions, node.bare_concrete_function.concrete_function_name}
+    found: set[str] = set()
+    while left := (named & library.keys()) - found:
+        found |= left
+        named = {name for caller in left for node in library[caller].node_def for name in _called(node)}
+    return [library[name] for name in found]
+
+
+def _called(node: Any) -> set[str]:
+    """Return the names of the functions that a node may call."""
+    functions = (function for value in node.attr.values() for function in (value.func, *value.list.func))
+    return {node.op, *(function.name for function in functions)}
+
+
+def _check_computing(
+    path: Path, nodes: Iterable[Any], functions: Collection[Any], allowed: frozenset[str]
+) -> None:
+    """Refuse nodes and functions that would do more than compute; they may call these functions."""
+    nodes = (*nodes, *(node for function in functions for node in function.node_def))
+    operations = {node.op for node in nodes}
+    for name in sorted(operations - {function.signature.name for function in functions} - allowed):
         known = op_def_registry.get(name)
-        if name not in allowed and (known is None or known.is_stateful or name in _READING):
+        if known is None or known.is_stateful or name in _OUTSIDE:
             raise invalid(path, f"the operation {name}", "a graph that computes, and nothing else")
-
-
-#: Not marked as stateful, though what they give depends on files.
-_READING: Final = frozenset({"ReadFile", "MatchingFiles", "Restore", "RestoreSlice", "PyFuncStateless"})
 
 
 def _frozen(path: Path, signature: Any) -> FrozenGraph:
@@ -175,7 +218,8 @@ def _frozen(path: Path, signature: Any) -> FrozenGraph:
     for name, tensor in {**inputs, **outputs}.items():
         _check_sizes(path, name, tensor)
     meta = meta_graph_pb2.MetaGraphDef(graph_def=frozen.graph.as_graph_def())
-    _refuse_more_than_computing(path, (node.op for node in meta.graph_def.node), frozenset({"Placeholder"}))
+    graph = meta.graph_def
+    _check_computing(path, graph.node, graph.library.function, frozenset({"Placeholder"}))
     described = meta.signature_def[SIGNATURE]
     for infos, tensors in ((described.inputs, inputs), (described.outputs, outputs)):
         for name, tensor in tensors.items():

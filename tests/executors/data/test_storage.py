@@ -2,16 +2,20 @@
 
 import errno
 import os
+import shutil
 import tempfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from executors.data import storage
-from executors.data.storage import Rows
+from executors.data.storage import Rows, StorageError
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
 from tests.executors.readers.files import FORMATS, signature, write_labelled
+
+GIB = 2**30
 
 PRICED = signature([Input("figures", (3,), "float32")], [Output("price", (1,), Activation.NONE)])
 
@@ -46,3 +50,34 @@ def test_a_disk_without_room_for_large_arrays_is_no_matter_of_the_data(tmp_path,
     with pytest.raises(OSError, match=os.strerror(number)) as raised:
         load_dataset(str(source), PRICED)
     assert raised.value.errno == number
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "room"),
+    [(100 * GIB, 2 * GIB + 100, True), (100 * GIB, 2 * GIB + 99, False), (GIB, GIB // 20 + 100, True)],
+)
+def test_large_arrays_leave_others_room_on_the_disk(tmp_path, monkeypatch, total, free, room):
+    def usage(path):
+        assert path == tmp_path / "mistify"
+        return SimpleNamespace(total=total, free=free)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    rows = Rows()
+    rows.append(np.zeros(50, np.uint8))
+    if room:
+        rows.append(np.zeros(100, np.uint8))
+        assert rows.array().shape == (150,)
+        return
+    with pytest.raises(StorageError, match="No space left") as raised:
+        rows.append(np.zeros(100, np.uint8))
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_the_first_rows_of_a_file_leave_others_room_as_well(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=100 * GIB, free=2 * GIB))
+    with pytest.raises(StorageError, match="No space left"):
+        Rows().append(np.zeros(50, np.uint8))

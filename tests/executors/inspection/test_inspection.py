@@ -16,6 +16,7 @@ from executors.inspection.names import APPLICATIONS
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.inspection.corpus import CORPUS, config_of, hdf5, layer, rewritten, write_corpus
 from tests.executors.inspection.networks import save_good_model, small_network
+from tests.executors.inspection.presets import PRESET, preset
 
 #: The most memory that a process has had, in mebibytes. (`ru_maxrss` begins with what its parent had.)
 PEAK = """
@@ -94,6 +95,14 @@ def test_good_models_are_accepted(good: Path, tmp_path: Path) -> None:
     )
     assert inspect_source(tmp_path / "model.h5").weights >= weights
     assert inspect_source(tmp_path / "model.h5").kind is SourceKind.HDF5
+
+
+def test_presets_of_one_file_and_of_several_are_accepted(tmp_path: Path) -> None:
+    preset(tmp_path / "one", PRESET)
+    index = {"weight_map": {"a": "model.weights.h5", "b": ["model.weights.h5", "model_00001.weights.h5"]}}
+    preset(tmp_path / "several", PRESET, **{"model.weights": index})
+    hdf5(tmp_path / "several" / "model_00001.weights.h5", x=[1.0])
+    assert [inspect_source(tmp_path / name).weights for name in ("one", "several")] == [1, 2]
 
 
 def test_a_disk_without_room_to_unpack_a_model_is_no_matter_of_the_model(

@@ -1,11 +1,14 @@
 """Data of files as a model takes them, and every problem with them."""
 
+import io
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
 from executors.data import storage
+from executors.data.storage import Rows
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output, Signature
 from mistify.errors import ErrorCode, MistifyError
@@ -111,6 +114,14 @@ def test_large_arrays_lie_in_a_file_and_are_equal(saved, monkeypatch):
     assert isinstance(part.inputs["image"], np.memmap)
     np.testing.assert_array_equal(part.inputs["image"], X[[5, 0, 0]])
     np.testing.assert_array_equal(part.targets["scores"], [2, 0, 0])
+
+
+def test_columns_may_come_first_in_a_large_array(saved, monkeypatch):
+    source = saved(x=np.asfortranarray(X), y=Y)
+    monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
+    data = load_dataset(source, ONE)
+    assert isinstance(data.inputs["image"], np.memmap)
+    np.testing.assert_array_equal(data.inputs["image"], X)
 
 
 def test_the_digits_are_split_without_overlap():
@@ -261,6 +272,55 @@ def test_all_problems_are_reported_at_once(saved):
     assert [text in problem for text, problem in zip(("rows", "NaN", "type"), problems, strict=True)] == [
         True
     ] * 3
+
+
+def header(shape, dtype="<f4"):
+    """What an array begins with in a file: how large it is."""
+    content = io.BytesIO()
+    np.lib.format.write_array_header_2_0(content, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({"x": np.zeros((6, 2, 999)), "y": Y}, "x of shape (6, 2, 999); expected [examples, 2, 2]"),
+        ({"x": np.zeros((6, 2)), "y": Y}, "x of shape (6, 2); expected [examples, 2, 2]"),
+        ({"y": np.zeros((6, 999)), "x": X}, "y of shape (6, 999) and type float64; expected integer classes"),
+    ],
+)
+def test_arrays_that_cannot_be_the_models_are_not_read(saved, monkeypatch, arrays, text):
+    monkeypatch.setattr("executors.readers.npz.Rows", lambda: pytest.fail("it was read"))
+    (problem,) = problems_of(saved(**arrays))
+    assert text in problem
+
+
+def test_long_texts_in_place_of_numbers_are_not_read(saved, monkeypatch):
+    monkeypatch.setattr(Rows, "append", lambda _rows, array: array.dtype.kind != "S" or pytest.fail("read"))
+    (problem,) = problems_of(saved(x=np.zeros((6, 2, 2), "S999"), y=Y), Signature((IMAGE,), ()))
+    assert "x of type |S999; expected integers or floats" in problem
+
+
+def test_a_shape_beyond_all_numbers_is_refused(tmp_path):
+    with ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("x.npy", header((10**200, 10**200)))
+        archive.writestr("y.npy", header((6,), "<i8"))
+    (problem,) = problems_of(str(tmp_path / "data.npz"))
+    assert "a file that cannot be read" in problem
+
+
+def test_rows_with_nothing_in_them_are_refused(saved):
+    free = Signature((Input("image", (None,), "float32"),), (SCORES,))
+    (problem,) = problems_of(saved(x=np.empty((6, 0), np.float32), y=Y), free)
+    assert "x.npy has rows with nothing in them" in problem
+
+
+def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
+    with ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("x.npy", header((10**12, 2, 2)) + bytes(100))
+        archive.writestr("y.npy", header((10**12,), "<i8") + bytes(100))
+    (problem,) = problems_of(str(tmp_path / "data.npz"))
+    assert "x.npy is shorter than it says" in problem
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing", b"text, not arrays" * 10])

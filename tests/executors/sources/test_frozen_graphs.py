@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from executors.inspection import SourceKind, inspect_source
 from executors.sources import load_source
@@ -106,6 +107,22 @@ def writing(x: tf.Tensor) -> tf.Tensor:
         return tf.identity(x)
 
 
+def debugged(x: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.DebugIdentity(input=x, debug_urls=["file:///tmp/written"])
+
+
+def described_elsewhere(x: tf.Tensor) -> tf.Tensor:
+    options = {"message_type": "M", "field_names": ["f"], "output_types": [tf.float32]}
+    decoded = tf.raw_ops.DecodeProtoV2(bytes=[b""], descriptor_source="/etc/hostname", **options)
+    return x + tf.reduce_sum(decoded.values[0])
+
+
+def words_of_a_file(x: tf.Tensor) -> tf.Tensor:
+    files = {"new_vocab_file": "/etc/hostname", "old_vocab_file": "/etc/hostname"}
+    known = tf.raw_ops.GenerateVocabRemapping(**files, new_vocab_offset=0, num_new_vocab=1)
+    return x + tf.cast(known.num_present, tf.float32)
+
+
 def random(x: tf.Tensor) -> tf.Tensor:
     return x + tf.random.uniform(tf.shape(x))
 
@@ -116,6 +133,9 @@ def random(x: tf.Tensor) -> tf.Tensor:
         (python, [None, 4], "the operation "),
         (reading, [None, 4], "the operation ReadFile"),
         (writing, [None, 4], "the operation WriteFile"),
+        (debugged, [None, 4], "the operation DebugIdentity"),
+        (described_elsewhere, [None, 4], "the operation DecodeProtoV2"),
+        (words_of_a_file, [None, 4], "the operation GenerateVocabRemapping"),
         (random, [None, 4], "the operation RandomUniform"),
         (tf.identity, [1, 4], "x of shape [1, 4]"),
         (tf.identity, [None, None], "x of shape [None, None]"),
@@ -132,6 +152,80 @@ def test_tables_are_refused(tmp_path: Path) -> None:
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2.0]), 0.0)
     path = save(tmp_path / "graph", lambda x: table.lookup(tf.cast(x, tf.int32)), [None, 4], table=table)
     refused(path, "a SavedModel with a resource")
+
+
+def edited(path: Path, change: Callable[[Any], None]) -> Path:
+    """A SavedModel with a change of its one graph."""
+    saved_model = saved_model_pb2.SavedModel()
+    saved_model.ParseFromString((path / "saved_model.pb").read_bytes())
+    change(saved_model.meta_graphs[0])
+    (path / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+    return path
+
+
+def checkpoint_writer(prefix: Path) -> Any:
+    """A function that may be taken for one that saves an object, and writes a file."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def write(name: tf.Tensor) -> list[dict[str, tf.Tensor]]:
+        content = {"tensor_names": ["a"], "shape_and_slices": [""], "tensors": [tf.constant(1.0)]}
+        tf.raw_ops.SaveV2(prefix=str(prefix), **content)
+        return [{"name": name, "tensor": tf.constant(1.0), "slice_spec": tf.constant("")}]
+
+    return write
+
+
+def test_objects_that_save_themselves_are_refused(tmp_path: Path) -> None:
+    def change(meta: Any) -> None:
+        nodes = meta.object_graph_def.nodes
+        place = next(at for at, node in enumerate(nodes) if "write" in str(node.function.concrete_functions))
+        saveable = nodes[0].saveable_objects["a"]
+        saveable.save_function = saveable.restore_function = place
+
+    write = checkpoint_writer(tmp_path / "written")
+    path = edited(save(tmp_path / "graph", tf.identity, [None, 4], write=write), change)
+    refused(path, "a SavedModel with objects that save or restore themselves")
+    assert [file.name for file in tmp_path.iterdir()] == ["graph"]
+
+
+def test_objects_of_registered_classes_are_refused(tmp_path: Path) -> None:
+    def change(meta: Any) -> None:
+        extra = next(node for node in meta.object_graph_def.nodes if "dict" in node.user_object.identifier)
+        extra.registered_name = "tf.StaticHashTable"
+
+    path = edited(save(tmp_path / "graph", tf.identity, [None, 4], extra={}), change)
+    refused(path, "a SavedModel with a tf.StaticHashTable")
+
+
+def test_functions_of_objects_must_not_touch_checkpoints(tmp_path: Path) -> None:
+    """Objects can have functions of names that loading calls, and these can call others."""
+    inner = checkpoint_writer(tmp_path / "written")
+    write = tf.function(lambda: inner("a"), input_signature=[])
+    path = save(tmp_path / "graph", tf.identity, [None, 4], write=write)
+    refused(path, "the operation SaveV2")
+
+
+def test_functions_that_are_not_inlined_are_checked(tmp_path: Path) -> None:
+    kept = tf.function(random, experimental_attributes={"_noinline": True})
+
+    def change(meta: Any) -> None:
+        for function in meta.graph_def.library.function:
+            for node in function.node_def:
+                node.op = node.op.removeprefix("Stateful")
+
+    path = save(tmp_path / "graph", lambda x: tf.ensure_shape(kept(x), [None, 4]), [None, 4])
+    refused(edited(path, change), "the operation RandomUniform")
+
+
+def test_constants_and_functions_that_only_compute_are_accepted(tmp_path: Path) -> None:
+    doubled = tf.function(lambda x: 2 * x, experimental_attributes={"_noinline": True})
+    added = tf.constant(np.ones((4, 4), np.float32))
+
+    def forward(x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(doubled(x) @ added, [None, 4])
+
+    graph = load_graph(save(tmp_path / "graph", forward, [None, 4], added=added))
+    np.testing.assert_array_equal(run(graph, np.ones((2, 4), np.float32)), np.full((2, 4), 8))
 
 
 def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
