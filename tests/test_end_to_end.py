@@ -202,7 +202,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     assert sum(report["spent"].values()) <= report["seconds"]
     figures = ["flops", "params", "memory_bytes", "size_bytes", "latency_ms", "measured_latency_ms"]
     figures += ["speedup", "measured_speedup", "accuracy"]
-    asked = ["id", "parent", "algorithm", "choice", "warning"]
+    asked = ["id", "batch", "parent", "algorithm", "choice", "warning"]
     asked += ["quantization", "precision_choice", "compression", "hardware", "threads"]
     asked += ["latency_judged_by", "budget", "targets"]
     for goal in report["goals"]:
