@@ -22,6 +22,9 @@ _ALIASES = "x", "y"
 
 _KINDS_OF_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
 
+#: Kinds of outputs whose labels are yes or no.
+YES_OR_NO = OutputKind.SIGMOID, OutputKind.LOGIT
+
 #: Errors from reading a file that is damaged or holds no arrays.
 _UNREADABLE = (
     OSError,
@@ -145,6 +148,21 @@ def label_shape(kind: OutputKind, shape: Sequence[int]) -> Sequence[int]:
         shape: of the output, batch dimension first; -1 where it is free.
     """
     return shape[1:-1] if kind in _KINDS_OF_CLASSES else shape[1:]
+
+
+def with_whole_answers(examples: Examples, kinds: Mapping[str, OutputKind]) -> Examples:
+    """Return examples whose labels of yes or no are integers, but for outputs with fractions among them.
+
+    Args:
+        examples: as `read_arrays` returns them.
+        kinds: of the outputs that have labels.
+    """
+    whole = {
+        name: labels.astype(np.int64)
+        for name, labels in examples.targets.items()
+        if kinds[name] in YES_OR_NO and not (labels % 1).any()
+    }
+    return Examples(examples.inputs, {**examples.targets, **whole})
 
 
 def read_npz(path: Path) -> dict[str, Array]:

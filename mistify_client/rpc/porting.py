@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import locked
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
@@ -241,7 +242,8 @@ class PortingClient(ServiceClient):
             blocks = {variant.file for variant in BlockStore.load(directory).variants}
             names -= {block for block in blocks if not (directory / block).exists()}
             self._download(job_id, goal, directory, names)
-            Origin(server=self._connection.address, job=job_id, goal=goal_id).save(directory)
+            with locked(directory):
+                Origin(server=self._connection.address, job=job_id, goal=goal_id).save(directory)
         else:
             self._download(job_id, goal, directory, names)
             (directory / ORIGIN).unlink(missing_ok=True)  # of another package

@@ -21,6 +21,7 @@ def bind(
 ) -> dict[str, Array]:
     """Return the array of each input, in the dtype of the network.
 
+    Arrays keep their values; numbers in lists become the nearest floats, or integers where they are such.
     An integer input takes integers of its own dtype as they are; anything else is a value, and quantized.
 
     Args:
@@ -136,7 +137,22 @@ def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
         array = np.asarray(value)
     except ValueError:  # lists of different lengths
         return np.empty(0), [Problem(info.name, "uneven lists", _expected(info), "give an array")]
+    if not hasattr(value, "dtype"):
+        array = _typed(array, np.dtype(_values(info)))
     return array, list(_misfits(info, array))
+
+
+def _typed(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return numbers that had no type, such as those of lists, in another one if that can hold them.
+
+    Floats hold all numbers, as closely as they can; integers hold integers within their bounds.
+    """
+    if dtype.kind == "f" and array.dtype.kind in "iuf":
+        return array.astype(dtype)
+    if dtype.kind in "iu" and array.dtype.kind in "iu":
+        typed = array.astype(dtype)
+        return typed if np.array_equal(typed, array) else array
+    return array
 
 
 def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:

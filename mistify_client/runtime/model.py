@@ -2,6 +2,7 @@
 
 import logging
 import math
+import operator
 import os
 import threading
 import time
@@ -34,10 +35,11 @@ class PortedModel:
     """A ported network: call it with NumPy arrays, by position, by the names of its inputs or as a dict.
 
     The batch size may be any from 1 on; all inputs of a call share it. A size that was not among the last few
-    costs an allocation, for each branch its own. Values are converted where the network's dtype holds them
-    exactly (uint8 to float32). A network of integers takes and returns values as well, by the scales in its
-    manifest, and takes arrays that are int8 already as they are. One output is returned as an array, several
-    as a dict by name. The model may be called from several threads; one at a time runs.
+    costs an allocation, for each branch its own. Arrays are converted where the network's dtype holds their
+    values exactly (uint8 to float32); numbers in lists become floats, or integers if they are. A network of
+    integers takes and returns values as well, by the scales in its manifest, and takes arrays that are int8
+    already as they are. One output is returned as an array, several as a dict by name. The model may be
+    called from several threads; one at a time runs.
 
     A monitor on the same device may switch to another of the `options`, or make another version of the
     package current. What is not in memory, a version or the blocks of a subnet, is loaded in the background
@@ -257,7 +259,12 @@ def load(
 
     Raises:
         MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
+        ValueError: `threads` is below 1.
     """
+    if threads is not None:
+        threads = operator.index(threads)
+        if threads < 1:
+            raise ValueError(f"threads is {threads}: give at least 1, or leave it out")
     if package is not None and server is None and job is None and goal is None:
         return _open(Path(package), threads)
     if package is None and server is not None and job is not None and goal is not None:
@@ -267,6 +274,7 @@ def load(
 
 
 def _open(package: Path, threads: int | None) -> PortedModel:
+    package = package.absolute()  # the app may change its working directory
     Manifest.load(package)  # no state directory beside something that is no package
     state = state_directory(package)
     switchboard = _switchboard(state)
@@ -324,7 +332,7 @@ def _switchboard(state: Path) -> Switchboard:
 
 def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
     try:
-        verify(directory)
+        verify(directory, with_blocks=False)
     except MistifyError:
         with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
             client.fetch_without_blocks(job, goal, directory)

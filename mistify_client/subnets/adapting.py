@@ -17,7 +17,7 @@ from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.assembly.shipped import load_store, with_shipped
-from mistify_client.examples import Examples, read_arrays
+from mistify_client.examples import Examples, read_arrays, with_whole_answers
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import current, install_pool, state_directory
 from mistify_client.subnets.additive import fastest
@@ -178,7 +178,9 @@ def _supplied(
 def _examples(data: Path, store: BlockStore) -> Examples:
     """Return the examples in a file; of many, some that are always the same."""
     kinds = {info.name: store.kind_of(info.name) for info in store.outputs}
-    examples = read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False)
+    examples = with_whole_answers(
+        read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False), kinds
+    )
     if len(examples) <= MOST_EXAMPLES:
         return examples
     return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))

@@ -10,13 +10,18 @@ import numpy as np
 from mistify.errors import Problem
 from mistify.package.manifest import Manifest
 from mistify.package.training import OutputKind, Training
-from mistify_client.examples import Examples, invalid_data, label_shape, read_arrays
+from mistify_client.examples import (
+    YES_OR_NO,
+    Examples,
+    invalid_data,
+    label_shape,
+    read_arrays,
+    with_whole_answers,
+)
 from mistify_client.runtime.inputs import Array
 
 #: The most examples that are held out to decide when to stop.
 MOST_HELD_OUT = 1_000
-
-_YES_OR_NO = OutputKind.SIGMOID, OutputKind.LOGIT
 
 
 @dataclass(frozen=True)
@@ -72,25 +77,23 @@ def read_examples(path: Path, manifest: Manifest, training: Training) -> Example
     Raises:
         MistifyError: as `read_arrays`; also for labels of yes or no that are fractions.
     """
-    examples = read_arrays(path, manifest.inputs, manifest.outputs, training.kinds)
+    kinds = training.kinds
+    examples = with_whole_answers(read_arrays(path, manifest.inputs, manifest.outputs, kinds), kinds)
     shapes = {info.name: info.shape for info in manifest.outputs}
     problems = [
         Problem(f"{path}: {name}", "fractions", "0 or 1, or -1", "round them")
         for name, labels in examples.targets.items()
-        if training.kinds[name] in _YES_OR_NO and (labels % 1).any()
+        if kinds[name] in YES_OR_NO and labels.dtype.kind == "f"
     ]
     if problems:
         raise invalid_data(*problems)
     targets = {
-        name: _as_trained(labels, training.kinds[name], shapes[name])
-        for name, labels in examples.targets.items()
+        name: _as_trained(labels, kinds[name], shapes[name]) for name, labels in examples.targets.items()
     }
     return Examples(examples.inputs, targets)
 
 
 def _as_trained(labels: Array, kind: OutputKind, shape: Sequence[int]) -> Array:
-    """Return labels in the shape and type that the training takes, for an output of this kind and shape."""
-    if kind in _YES_OR_NO:
-        labels = labels.astype(np.int64)
+    """Return labels in the shape that the training takes, for an output of this kind and shape."""
     label = label_shape(kind, shape)
     return labels if -1 in label else labels.reshape(len(labels), *label)

@@ -1,6 +1,8 @@
 """The new version of a package with tuned weights, which running models switch to."""
 
-import tempfile
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from mistify.config.metric import Metric
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify_client.runtime.versions import check_current, copy_package, install
+from mistify_client.tuning.storage import tuning_directory
 from mistify_client.tuning.trainer import Weights, write_weights
 from mistify_client.tuning.training_loop import Score
 
@@ -29,12 +32,23 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
         MistifyError: CONFLICT, the current version is not the one that was tuned; any that `install` raises.
     """
     check_current(package, tuned)  # otherwise the tuned version may have been removed
-    with tempfile.TemporaryDirectory(prefix="mistify-") as directory:
-        new = Path(directory)
+    with _staging(package) as new:
         copy_package(tuned, new)
         write_weights(tuned, weights, new / NETWORK)
         _describe(Manifest.load(tuned), new, score, examples).save(new)
         return install(package, new, expected=tuned)
+
+
+@contextmanager
+def _staging(package: Path) -> Iterator[Path]:
+    """Yield an empty directory beside a package, which is removed in the end: `/tmp` may lie in memory."""
+    directory = tuning_directory(package) / "installing"
+    shutil.rmtree(directory, ignore_errors=True)  # a process may have been killed
+    directory.mkdir(mode=0o700)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:

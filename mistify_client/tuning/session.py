@@ -18,7 +18,7 @@ from mistify_client.examples import Examples
 from mistify_client.files import held_alone
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
-from mistify_client.runtime.versions import current, state_directory
+from mistify_client.runtime.versions import check_current, current, state_directory
 from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.forgetting import Knowledge, knowledge
 from mistify_client.tuning.installation import install_tuned
@@ -28,6 +28,7 @@ from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.rehearsal import rehearsal_of
 from mistify_client.tuning.release import Privacy, check_takes_noise, noisy_examples
+from mistify_client.tuning.storage import tuning_directory
 from mistify_client.tuning.trainer import Trainer, load_trainer
 from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
@@ -110,6 +111,7 @@ def tune(
     knew = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:
         directory = stack.enter_context(_tuning_directory(shipped))
+        check_current(shipped, version)  # another process may have tuned it until now
         exchange = None
         if peering is not None:
             exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
@@ -196,8 +198,7 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
 @contextmanager
 def _tuning_directory(shipped: Path) -> Iterator[Path]:
     """Yield the directory of a package's tuner, made where it is missing, for this process alone."""
-    directory = state_directory(shipped) / "tuning"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data
+    directory = tuning_directory(shipped)
     with held_alone(directory, "the package is being tuned already"):
         yield directory
 

@@ -1,10 +1,22 @@
-"""Errors of a full disk while files of peers are stored: the device then tunes alone."""
+"""The directory of a package's tuner, and errors of a full disk: the device then tunes without peers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_client.runtime.versions import state_directory
+
+
+def tuning_directory(package: Path) -> Path:
+    """Return the directory of a package's tuner, made where it is missing, for its owner alone.
+
+    Args:
+        package: the directory of the package that was shipped.
+    """
+    directory = state_directory(package) / "tuning"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data
+    return directory
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The default policy: the most accurate option that is predicted to keep to the targets."""
+"""The default policy: the best option that is predicted to keep to the targets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -85,7 +85,11 @@ class _Predictions:
         return [option for option in range(len(self._situation.options)) if self.within(option, margin)]
 
     def best(self, options: Iterable[int]) -> int:
-        """Return the most accurate of the options; among equals the fastest, and then the first."""
+        """Return the best of the options.
+
+        Of branches it is the most accurate one; among equals the fastest, and then the first. Subnets are
+        ordered by accuracy and loss, so it is the last of those that reach the target's accuracy, if any do.
+        """
         return max(options, key=self._rank)
 
     @property
@@ -102,15 +106,20 @@ class _Predictions:
         )
 
     def decision(self, option: int) -> Decision:
-        chosen, targets = self._situation.options[option], self._situation.targets
-        accurate = chosen.metric.reaches(chosen.accuracy, targets.accuracy)
+        accurate = self._accurate(option)
         return Decision(option, self.within(option) and accurate, self._reason(option, accurate))
 
     def _predicted(self, option: Option) -> float:
         return option.latency_ms * self._ratio
 
+    def _accurate(self, option: int) -> bool:
+        chosen = self._situation.options[option]
+        return chosen.metric.reaches(chosen.accuracy, self._situation.targets.accuracy)
+
     def _rank(self, option: int) -> tuple[float, float]:
         ranked = self._situation.options[option]
+        if ranked.blocks is not None:
+            return self._accurate(option), option
         return ranked.merit, -ranked.latency_ms
 
     def _reason(self, option: int, accurate: bool) -> str:

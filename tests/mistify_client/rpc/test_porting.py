@@ -11,7 +11,8 @@ from mistify.jobs.part import JobPart
 from mistify.package.manifest import NETWORK
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
-from mistify_client.origin import ORIGIN
+from mistify_client.files import held_alone
+from mistify_client.origin import ORIGIN, Origin
 from mistify_client.rpc.porting import PortingClient
 from tests.mistify_client.conftest import REPORT_PAGE
 from tests.mistify_client.pools import make_elastic_package
@@ -243,6 +244,21 @@ def test_the_origin_is_noted_after_the_last_download(service, client, tmp_path):
         client.fetch_without_blocks("job-1", "half", tmp_path / "device")
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert not (tmp_path / "device" / ORIGIN).exists()
+
+
+def test_the_origin_is_noted_by_one_process_at_a_time(service, client, tmp_path, monkeypatch):
+    service.serve_package(make_elastic_package(tmp_path / "package"))
+    save, held = Origin.save, []
+
+    def noted(origin, directory):
+        with pytest.raises(MistifyError) as caught, held_alone(directory, "a package is being fetched"):
+            pass
+        held.append(caught.value.code)
+        save(origin, directory)
+
+    monkeypatch.setattr(Origin, "save", noted)
+    client.fetch_without_blocks("job-1", "half", tmp_path / "device")
+    assert held == [ErrorCode.CONFLICT]
 
 
 def test_fetch_repairs_one_corrupt_download(service, client, tmp_path):

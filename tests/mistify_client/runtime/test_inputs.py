@@ -52,6 +52,28 @@ def test_other_arrays_are_converted(other: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "numbers", [image.tolist(), (image / 3).tolist(), image.astype(int).tolist(), list(image.astype(float))]
+)
+def test_lists_of_numbers_are_taken(numbers: Any) -> None:
+    bound = bind(INPUTS, (numbers, [1, 2]), {})
+    np.testing.assert_array_equal(bound["image"], np.array(numbers, np.float32))
+    np.testing.assert_array_equal(bound["count"], count)
+    assert [array.dtype for array in bound.values()] == [np.float32, np.int32]
+
+
+def test_lists_of_numbers_are_values_of_a_quantized_input() -> None:
+    info = IMAGE.model_copy(update={"dtype": "int8", "scale": 0.5, "zero_point": -3})
+    (actual,) = bind((info,), (image.astype(int).tolist(),), {}).values()
+    np.testing.assert_array_equal(actual, info.quantized(image))
+
+
+@pytest.mark.parametrize("numbers", [[1, 2**31], [1, -(2**70)], [1.0, 2.0], ["1", "2"], [1j, 2]])
+def test_lists_that_integers_cannot_hold_are_refused(numbers: Any) -> None:
+    with pytest.raises(MistifyError, match=r"count: got .*; expected int32"):
+        bind(INPUTS, (image, numbers), {})
+
+
+@pytest.mark.parametrize(
     ("positional", "named", "place"),
     [
         ((image[:1], count), {}, "inputs"),

@@ -7,8 +7,11 @@ from ai_edge_litert.interpreter import Interpreter
 
 import mistify_client
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.blocks import BlockStore
 from mistify_client.runtime.model import load
+from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package
+from tests.mistify_client.pools import make_elastic_package
 
 
 def test_agrees_with_tensorflow(package, expected):
@@ -183,6 +186,16 @@ def test_repairs_a_damaged_download(service, package, expected, tmp_path):
     np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
 
 
+def test_starts_without_a_server_whatever_blocks_are_damaged(service, tmp_path):
+    service.serve_package(make_elastic_package(tmp_path / "elastic"))
+    source = {"server": service.address, "job": "job-1", "goal": "half", "cache": tmp_path / "cache"}
+    load(**source)
+    service.stop()
+    directory = tmp_path / "cache" / "job-1" / "half"
+    (directory / BlockStore.load(directory).variants[0].file).write_bytes(b"damaged")
+    assert load(**source).manifest.goal == "half"
+
+
 def test_caches_below_the_users_cache_directory(service, package, tmp_path, monkeypatch):
     service.serve_package(package)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -196,6 +209,26 @@ def test_caches_below_the_users_cache_directory(service, package, tmp_path, monk
 def test_needs_one_complete_source(arguments):
     with pytest.raises(TypeError, match="all of server, job and goal"):
         load(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("threads", "error", "message"),
+    [
+        (0, ValueError, "threads is 0: give at least 1"),
+        (-1, ValueError, "threads is -1"),
+        (1.5, TypeError, "integer"),
+        ("2", TypeError, "integer"),
+    ],
+)
+def test_a_wrong_number_of_threads_is_said_to_be_one(package, threads, error, message):
+    with pytest.raises(error, match=message):
+        load(package, threads=threads)
+    assert not state_directory(package).exists()
+
+
+def test_threads_may_be_any_integer(package, expected):
+    model = load(package, threads=np.int64(2))
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_fixed"])

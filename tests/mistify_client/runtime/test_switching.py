@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -232,6 +232,25 @@ def test_what_was_rolled_back_runs_again(branch_package, package, expected):
     model(expected["image"])
     join_loading()
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"package": "job-1/half"},
+        {"server": "127.0.0.1:1", "job": "job-1", "goal": "half", "cache": "."},
+    ],
+)
+def test_a_new_version_takes_over_wherever_the_app_works_meanwhile(
+    branch_package, package, expected, tmp_path, source
+):
+    directory = Path(shutil.copytree(branch_package, tmp_path / "job-1" / "half"))
+    with chdir(tmp_path):
+        model = load(**source)
+    install(directory, package)
+    model(expected["image"])
+    join_loading()
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
 
 
 def damage(version: Path) -> None:

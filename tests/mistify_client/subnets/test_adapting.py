@@ -159,6 +159,21 @@ def test_without_labels_subnets_agree_with_the_original(package, unlabelled):
     assert result.chosen == result.pool.best() == result.pool.entries[-1]
 
 
+def test_answers_of_yes_or_no_that_nobody_knows_do_not_count_as_floats_either(
+    package, unlabelled, device_data
+):
+    store = elastic_stores.BlockStore.load(package)
+    (output,) = store.outputs
+    answers = store.model_copy(update={"kinds": {output.name: OutputKind.LOGIT}})
+    (package / BLOCKS).write_text(answers.model_dump_json())
+    labels = np.random.default_rng(0).integers(-1, 2, (50, 10))
+    accuracies = set()
+    for dtype in (np.int64, np.float32):
+        np.savez(unlabelled, image=device_data[0][:50], y=labels.astype(dtype))
+        accuracies.add(adapted(package, unlabelled).original.accuracy)
+    assert len(accuracies) == 1
+
+
 def test_of_many_examples_some_are_scored(package, tmp_path, device_data):
     images = np.repeat(device_data[0], 2, axis=0)
     np.savez(tmp_path / "many.npz", x=images)

@@ -4,12 +4,15 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mistify_client
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import describe_file
 from mistify.package.verification import verify
 from mistify_client.origin import Origin
+from mistify_client.runtime.versions import copy_package, state_directory
+from mistify_client.tuning import installation
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
@@ -34,6 +37,29 @@ def test_a_tuned_version_keeps_other_files_and_what_apps_are_told(tmp_path: Path
     assert model.labels == labels["scores"]
     zeros = np.zeros((1, *model.inputs[0].shape[1:]), np.float32)
     assert np.ptp(model(zeros)) == 0
+
+
+def test_a_new_version_is_written_beside_the_package_for_the_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere the disk may be small, or memory; what a killed process left of an earlier one goes."""
+    package = Path(shutil.copytree(DATA / "trainable", tmp_path / "package"))
+    tuning = state_directory(package) / "tuning"
+    (tuning / "installing").mkdir(parents=True)
+    (tuning / "installing" / "serve.tflite.part").write_text("left over")
+    copied: list[Path] = []
+
+    def copying(source: Path, directory: Path) -> None:
+        assert not list(directory.iterdir())
+        assert directory.stat().st_mode & 0o077 == 0
+        copied.append(directory)
+        copy_package(source, directory)
+
+    monkeypatch.setattr(installation, "copy_package", copying)
+    weights = load_trainer(package).weights()
+    install_tuned(package, package, weights, Score(0.5, 0.25), 8)
+    assert copied == [tuning / "installing"]
+    assert not list(tuning.iterdir())
 
 
 def test_a_package_without_its_blocks_is_tuned_too(tmp_path: Path) -> None:

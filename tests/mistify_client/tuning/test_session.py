@@ -319,6 +319,24 @@ def test_only_one_process_tunes_a_package(device):
     assert caught.value.code is ErrorCode.CONFLICT
 
 
+def test_a_version_that_comes_before_the_tuning_is_noticed_before_anything_is_trained(
+    device, data, monkeypatch
+):
+    own = device(0)
+
+    def meanwhile(*args):
+        trainer = load_trainer(*args)
+        install(own.package, data / "trainable_narrow")
+        return trainer
+
+    load_trainer = session.load_trainer
+    monkeypatch.setattr(session, "load_trainer", meanwhile)
+    monkeypatch.setattr(session.Tuner, "run", lambda *args: pytest.fail("it was trained"))
+    with pytest.raises(MistifyError, match="another version") as caught:
+        own.tune()
+    assert caught.value.code is ErrorCode.CONFLICT
+
+
 def test_a_version_that_came_meanwhile_is_not_replaced(device, data, monkeypatch):
     own = device(0)
     run = session.Tuner.run

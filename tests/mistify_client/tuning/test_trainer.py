@@ -93,6 +93,18 @@ def test_evaluation_counts_what_is_right(trainer, lesson):
     assert trainer.evaluate(images, np.r_[predicted[:4], wrong[4:8], [-1] * 3])[1:] == (4, 8)
 
 
+def test_answers_of_yes_or_no_that_nobody_knows_do_not_count(data):
+    trainer = load_trainer(data / "trainable_kinds", threads=1)
+    some = examples(1, 11)
+    predicted = trainer.predictions(some)
+    unknown = {name: np.full(11, -1) for name in ("softmax", "logits")} | {"figures": predicted["figures"]}
+    answers = {name: (predicted[name] > 0.5).astype(int) for name in ("sigmoid", "logit")}
+    for labels in answers.values():
+        labels[:4] = -1
+    answers["logit"][4:6] = 1 - answers["logit"][4:6]
+    assert trainer.evaluate(some.inputs, unknown | answers)[1:] == (12, 14)
+
+
 def test_predictions_are_probabilities_and_figures(data):
     trainer = load_trainer(data / "trainable_kinds", threads=1)
     some = examples(1, 300)

@@ -28,12 +28,12 @@ def correct(objective: Objective, output: Any, target: Any) -> tuple[Any, Any]:
         output: What the network computes [n, ...].
         target: The targets [n, ...].
     """
+    counts = tf.cast(target != IGNORED, tf.float32)
     if isinstance(objective, Categorical):
-        counts = tf.cast(target != IGNORED, tf.float32)
         equal = tf.cast(tf.equal(tf.argmax(output, -1, tf.int32), target), tf.float32)
         return tf.reduce_sum(equal * counts), tf.reduce_sum(counts)
     if isinstance(objective, Binary):
         least = 0.5 if objective.activation is Activation.SIGMOID else 0.0
         equal = tf.cast(tf.equal(tf.cast(output > least, tf.int32), target), tf.float32)
-        return tf.reduce_sum(equal), tf.reduce_sum(tf.ones_like(equal))
+        return tf.reduce_sum(equal * counts), tf.reduce_sum(counts)
     return tf.constant(0.0), tf.constant(0.0)

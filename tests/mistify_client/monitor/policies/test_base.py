@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.plugins import plug_ins
+from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_policy
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
@@ -106,6 +107,29 @@ def test_of_equally_accurate_options_the_faster_one_runs():
     moments = [(1.0, 1.0, False, SensorReading(), Targets(latency="20ms"))] * 3
     decided = [decision.option for _, decision in follow(make_policy({}), alike, moments)]
     assert decided == [0, 1, 1]
+
+
+SUBNETS = [
+    Option(f"subnet {number}", latency_ms, accuracy, blocks=ChosenBlocks(files=()))
+    for number, (latency_ms, accuracy) in enumerate([(2.0, 0.7), (4.0, 0.9), (8.0, 0.89), (16.0, 0.8)])
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"latency": "20ms"}, 3),
+        ({"latency": "10ms"}, 2),
+        ({"latency": "20ms", "accuracy": 0.85}, 2),
+        ({"latency": "20ms", "accuracy": 0.9}, 1),
+        ({"latency": "20ms", "accuracy": 0.95}, 3),
+    ],
+)
+def test_the_last_subnet_of_the_pool_runs_that_keeps_to_the_targets(wanted, expected):
+    """They are ordered by accuracy and loss together; the accuracy alone tells less."""
+    moments = [(1.0, 1.0, False, SensorReading(), Targets(**wanted))] * 3
+    decided = [decision.option for _, decision in follow(make_policy({}), tuple(SUBNETS), moments)]
+    assert decided[-1] == expected
 
 
 def test_settings_are_those_of_the_policy():
