@@ -9,7 +9,7 @@ import numpy as np
 
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.structure import Structure, UnsupportedLayerError, analyse, narrow
+from executors.structure import Structure, UnsupportedLayerError, analyse, keras_internals, narrow
 from executors.structure.reading.reader import read_graph
 
 _HALVES: Final = ("float16", "bfloat16")
@@ -24,9 +24,10 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     All of it is adapted and trained, also layers that were frozen, as they often are to train a new head.
 
     Raises:
-        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, or activations of more
-            than 4 GiB.
+        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, weights that are no
+            plain floats, or activations of more than 4 GiB.
     """
+    _check_plain(path, model)
     model.trainable = True
     try:
         structure = analyse(model)
@@ -61,6 +62,18 @@ def _without_halves(config: Any) -> Any:
     if isinstance(config, list | tuple):
         return type(config)(map(_without_halves, config))
     return "float32" if config in _HALVES else config
+
+
+def _check_plain(path: Path | str, model: keras.Model) -> None:
+    """Refuse layers whose weights are integers, or the sum of several."""
+    for layer in keras_internals.all_layers(model):
+        if layer.quantization_mode or getattr(layer, "lora_enabled", False):
+            raise invalid(
+                path,
+                f"layer {layer.name!r}, which is quantized or has LoRA weights",
+                "float weights",
+                "save it before quantize(), or with LoRA merged and switched off",
+            )
 
 
 def check_finite(path: Path | str, model: keras.Model) -> None:

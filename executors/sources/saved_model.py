@@ -37,6 +37,8 @@ def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
         old = kind.from_config(described["config"])
         status = old.load_weights(str(path / "variables" / "variables"))
         status.assert_existing_objects_matched()
+        # A checkpoint sets variables alone, but a `Normalization` computes with constants made from them.
+        old.set_weights(old.get_weights())
     except Exception as error:
         raise unreadable(path, error) from error
     return translated(path, old)

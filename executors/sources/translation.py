@@ -1,6 +1,5 @@
 """From tf_keras to Keras 3: every layer made anew, called where the old one was, and given its weights."""
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
+from executors.constructors import settings_of
 from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
 from executors.structure import keras_internals, set_weights
@@ -79,24 +79,12 @@ def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
         return config
     renamed = _RENAMED.get(str(name), {})
     settings = {renamed.get(key, key): value for key, value in settings.items()}
-    known = _parameters(layer)
+    known = settings_of(layer)
     settings = {key: value for key, value in settings.items() if key in known}
     if name == "BatchNormalization" and isinstance(settings.get("axis"), list):
         (settings["axis"],) = settings["axis"]
     # Without the shapes that it was built for, which Keras 3 writes in another way.
     return {"module": "keras.layers", "class_name": name, "config": settings, "registered_name": None}
-
-
-def _parameters(layer: type) -> frozenset[str]:
-    """Return the names of the settings of a layer of Keras 3."""
-    names = {"batch_input_shape"} if layer is keras.layers.InputLayer else set()
-    for kind in layer.__mro__:
-        if "__init__" in vars(kind):
-            parameters = inspect.signature(vars(kind)["__init__"]).parameters
-            names |= parameters.keys()
-            if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
-                break
-    return frozenset(names)
 
 
 def _copy_weights(old: Any, new: keras.layers.Layer) -> None:

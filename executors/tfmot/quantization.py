@@ -6,6 +6,7 @@ from typing import Any, Final
 import keras
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from executors.data import Array
 from executors.structure import fold_batch_norm
@@ -25,11 +26,16 @@ _RANGE_DECAY: Final = 0.999
 #: Ranges of activations that change by less than this share are settled.
 _SETTLED: Final = 0.01
 
+#: Activations inside layers that TFMOT knows; the last is its own, of layers whose ReLU follows them.
+_ACTIVATIONS: Final = frozenset(
+    {"gelu", "linear", "relu", "sigmoid", "softmax", "swish", "tanh", "NoOpActivation"}
+)
+
 
 def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> Any:
     """Return a tf_keras model that is trained to compute what the model computes, as int8 will.
 
-    Layers that TFMOT does not know stay in float32.
+    Layers that TFMOT does not know, or whose activation it does not know, stay in float32.
 
     Args:
         model: The checkpoint, which is not changed.
@@ -82,11 +88,32 @@ def _is_range(name: str) -> bool:
 
 def _imitating(model: Any) -> Any:
     """Return the model with every layer that TFMOT knows imitating int8."""
-    import tensorflow_model_optimization as tfmot  # noqa: PLC0415
-    from tensorflow_model_optimization.python.core.quantization.keras.default_8bit import (  # noqa: PLC0415
-        default_8bit_quantize_registry,
-    )
+    from tensorflow_model_optimization.quantization import keras as tfmot  # noqa: PLC0415
 
-    registry = default_8bit_quantize_registry.Default8BitQuantizeRegistry()
-    annotated = wrapped(model, tfmot.quantization.keras.quantize_annotate_layer, registry.supports)
-    return tfmot.quantization.keras.quantize_apply(annotated)
+    class Registry(tfmot.default_8bit.Default8BitQuantizeRegistry):  # type: ignore[misc]  # untyped
+        """Does not claim to know layers that fail for their activation."""
+
+        @override
+        def supports(self, layer: Any) -> bool:
+            return super().supports(layer) and _knows_activation(layer)
+
+    class Scheme(tfmot.default_8bit.Default8BitQuantizeScheme):  # type: ignore[misc]  # untyped
+        """Asks that registry also for layers in front of those that imitate int8."""
+
+        @override
+        def get_quantize_registry(self) -> Registry:
+            return Registry()
+
+    aware = tfmot.quantize_apply(wrapped(model, tfmot.quantize_annotate_layer, Registry().supports), Scheme())
+    for layer in aware.layers:
+        # A `Normalization` computes with constants, which are not those of its weights in a copy.
+        layer.finalize_state()
+    return aware
+
+
+def _knows_activation(layer: Any) -> bool:
+    """Return whether TFMOT knows the activation of a layer, if it has one."""
+    activation = getattr(layer, "activation", None)
+    name = getattr(activation, "__name__", type(activation).__name__)
+    alone = type(layer).__name__ == "Activation"
+    return activation is None or name in _ACTIVATIONS or (alone and name == "relu6")

@@ -6,6 +6,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from executors.constructors import settings_of
 from executors.data import Array
 from executors.structure.equivalence import TOLERANCE, difference
 from executors.structure.reading.reader import read_graph
@@ -15,11 +16,12 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 #: Examples that model and translation are compared on.
 _COMPARED_EXAMPLES: Final = 8
 
-#: Options of Keras 3 layers that do not matter to what a built layer computes, or that Keras 2 lacks: the
-#: comparison shows where they make a difference.
-_LEFT_OUT: Final = (
-    "_initializer", "_regularizer", "_constraint", "dtype", "quantization_config", "seed", "rms_scaling"
-)  # fmt: skip
+#: Options that do not matter to what a built layer computes. Those that Keras 2 lacks are left out as well:
+#: the comparison shows where they make a difference.
+_LEFT_OUT: Final = ("_initializer", "_regularizer", "_constraint", "dtype", "seed")
+
+#: Options that recurrent layers of Keras 2 take without naming them.
+_UNNAMED: Final = frozenset({"zero_output_for_mask"})
 
 #: Options that Keras 2 calls differently.
 _RENAMED: Final = {"LeakyReLU": {"negative_slope": "alpha"}}
@@ -47,7 +49,7 @@ def translated(model: keras.Model, examples: Mapping[str, Array]) -> Any:
         raise unsuited(f"model {model.name}, which Keras 2 cannot build ({error})") from error
     compared = {name: array[:_COMPARED_EXAMPLES] for name, array in examples.items()}
     expected = call(model, compared, False).values()
-    actual = keras.tree.flatten(translation(in_order(translation, compared)))
+    actual = keras.tree.flatten(translation(in_order(translation, compared), training=False))
     if not difference(expected, actual) <= TOLERANCE:
         raise unsuited(f"model {model.name}, whose outputs change in Keras 2")
     return translation
@@ -97,16 +99,18 @@ def _translated_layer(name: str, layer: keras.layers.Layer) -> Any:
 
     kind = type(layer).__name__
     old = getattr(tf_keras.layers, kind, None)
-    renamed = _RENAMED.get(kind, {})
-    config = {
-        renamed.get(key, key): value
-        for key, value in layer.get_config().items()
-        if not key.endswith(_LEFT_OUT)
-    }
     try:
         if old is None or not type(layer).__module__.startswith("keras."):
             raise TypeError("there is no such layer in Keras 2")
-        return old.from_config({**config, "name": name})
+        return old.from_config({**_config(layer, old), "name": name})
     except (TypeError, ValueError) as error:
         cause = str(error).rpartition("Exception encountered: ")[2]
         raise unsuited(f"layer {name!r}, a {kind} ({cause})") from error
+
+
+def _config(layer: keras.layers.Layer, old: type) -> dict[str, Any]:
+    """Return what the class of Keras 2 takes of a layer's config."""
+    renamed = _RENAMED.get(type(layer).__name__, {})
+    config = {renamed.get(key, key): value for key, value in layer.get_config().items()}
+    known = settings_of(old) | _UNNAMED
+    return {key: value for key, value in config.items() if key in known and not key.endswith(_LEFT_OUT)}

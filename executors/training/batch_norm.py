@@ -62,7 +62,7 @@ class _QuickBatchNormalization(keras.layers.BatchNormalization):  # type: ignore
 
     def _is_usual(self, inputs: tf.Tensor) -> bool:
         last = self.axis in (-1, len(inputs.shape) - 1)
-        return last and inputs.dtype == tf.float32 and self.compute_dtype == "float32" and not self.renorm
+        return last and inputs.dtype == tf.float32 and self.compute_dtype == "float32"
 
 
 def _in_one_kernel(

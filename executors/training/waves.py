@@ -57,7 +57,7 @@ class Waves:
         log_scale, mean = self.variables
         strengths = self._frequencies**-self._fall
         sums = amplitudes * (strengths / tf.sqrt(tf.reduce_mean(tf.square(strengths))))
-        rotated = [0, *range(2, len(sums.shape)), 1]
+        rotated = [0, *range(2, len(sums.shape)), 1][: len(sums.shape)]
         for length in self._lengths:
             sums = _summed(tf.transpose(sums, rotated), length)
         return tf.exp(log_scale) * (tf.transpose(sums, rotated) + mean)

@@ -128,7 +128,7 @@ class Rescaling(PassesChannels):
 
 @register(layers.PReLU)
 class PReLU(PassesChannels):
-    """Slopes [..., C], one per channel, and per position unless shared."""
+    """Slopes [..., C], or [..., 1] where all channels share them; one per position unless shared."""
 
     in_place = True
 
@@ -139,8 +139,10 @@ class PReLU(PassesChannels):
         return (over(OperatorKind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on with their slopes."""
-        space.bind(node, node.layer.alpha, len(node.layer.alpha.shape) - 1, Role.PASSES, inputs[0])
+        """Pass the channels on, with their slopes unless they share them."""
+        last = len(output) - 1
+        if last not in (node.layer.shared_axes or ()):
+            space.bind(node, node.layer.alpha, last - 1, Role.PASSES, inputs[0])
         return inputs[0]
 
 

@@ -25,14 +25,14 @@ class ElementwiseMerge(LayerHandler):
         return (over(OperatorKind.ADD, output, times=len(inputs) - 1),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Tie the channels of all tensors that have as many as the output."""
+        """Tie the channels of all tensors that have as many as the output, which may have none."""
         full = [channels for channels in inputs if len(channels) == output[-1]]
         for channels in inputs:
             if len(channels) == output[-1]:
                 space.tie(full[0], channels)
             else:
                 space.fix(channels)
-        return full[0]
+        return full[0] if full else space.fixed(output[-1] or 0)
 
 
 @register(layers.Concatenate)

@@ -35,6 +35,11 @@ class BatchNormalization(LayerHandler):
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on; every vector of the layer stands along them."""
         _require_last_axis(node, len(output))
+        if getattr(node.layer, "renorm", False):
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} has renorm=True; expected renorm=False: "
+                "rebuild it so with the same gamma, beta and moving statistics"
+            )
         for weight in node.layer.weights:
             space.bind(node, weight, 0, Role.PASSES, inputs[0])
         return inputs[0]

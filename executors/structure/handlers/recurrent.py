@@ -33,7 +33,12 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
 
 
 def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
-    """Return what a layer reads; refuse an initial state, and keep the steps of a mask."""
+    """Return what a layer reads; refuse a state from elsewhere, and keep the steps of a mask."""
+    if node.layer.stateful:
+        raise UnsupportedLayerError(
+            f"layer {node.name!r} is stateful; expected stateful=False, "
+            "as packages take each example by itself"
+        )
     mask = node.argument("mask")
     if len(node.inputs) != 1 + (mask is not None):
         raise UnsupportedLayerError(f"layer {node.name!r} is given its initial state; expected none")

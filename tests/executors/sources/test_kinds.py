@@ -32,6 +32,18 @@ def saved_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_statistics_of_a_nested_model_are_loaded(tmp_path: Path) -> None:
+    tf_keras = pytest.importorskip("tf_keras")
+    norm = tf_keras.layers.Normalization()
+    values = np.random.default_rng(0).normal(50, 10, (20, 4)).astype(np.float32)
+    norm.adapt(values)
+    inner = tf_keras.Sequential([tf_keras.layers.Input((4,)), norm, tf_keras.layers.Dense(3)])
+    old = tf_keras.Sequential([tf_keras.layers.Input((4,)), inner, tf_keras.layers.Dense(2)])
+    old.save(tmp_path / "model", save_format="tf")
+    loaded = load_source(tmp_path / "model")
+    np.testing.assert_allclose(np.asarray(loaded(values)), np.asarray(old(values)), atol=1e-5)
+
+
 def test_nothing_of_the_graph_of_a_saved_model_is_read(saved_model: Path, tmp_path: Path) -> None:
     shutil.copytree(saved_model, tmp_path / "model")
     (tmp_path / "model" / "saved_model.pb").write_bytes(b"PyFunc")

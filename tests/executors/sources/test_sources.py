@@ -257,3 +257,16 @@ def test_a_model_of_half_precision_is_adapted_in_float32(policy, tmp_path):
     assert {layer.compute_dtype for layer in loaded.layers if isinstance(layer, layers.Layer)} == {"float32"}
     assert {weight.dtype for weight in loaded.weights} == {"float32"}
     np.testing.assert_allclose(np.asarray(loaded(images())), np.asarray(model(images())), atol=0.03)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda model: model.quantize("int8"), lambda model: model.get_layer("inner").enable_lora(2)]
+)
+def test_weights_that_are_no_plain_floats_are_refused(tmp_path, change):
+    inner = layers.Dense(6, name="inner")
+    model = keras.Sequential([keras.Input((8,)), inner, layers.Dense(4)])
+    change(model)
+    model.save(tmp_path / "model.keras")
+    refused(
+        tmp_path / "model.keras", "'inner', which is quantized or has LoRA weights; expected float weights"
+    )

@@ -9,7 +9,7 @@ import tf_keras
 
 from executors.data import Dataset
 from executors.params import TrainingParams
-from executors.structure import fold_batch_norm
+from executors.structure import analyse, at_resolution, fold_batch_norm, narrow
 from executors.tfmot import quantization_aware
 from executors.tfmot.quantization import calibrate
 from executors.tfmot.translation import translated
@@ -97,19 +97,63 @@ def test_the_same_seed_gives_the_same_network():
     assert not np.array_equal(*kernels)
 
 
-def test_layers_that_tfmot_does_not_know_stay_float():
-    inputs = keras.Input((8,))
-    x = layers.LayerNormalization()(layers.Dense(8, "relu", name="known")(inputs))
-    model = randomised(keras.Model(inputs, layers.Dense(3, name="scores")(x)))
-    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+def chain(*body):
+    """A model of eight numbers, and three scores of them."""
+    inputs = x = keras.Input((8,))
+    for layer in body:
+        x = layer(x)
+    return randomised(keras.Model(inputs, layers.Dense(3, name="scores")(x)))
+
+
+def untrained(model, x):
+    """The model as it imitates int8 before any step."""
     train, test = (
-        Dataset({model.inputs[0].name: rows}, {"scores": np.arange(40) % 3}) for rows in (x, x + 1)
+        Dataset({model.inputs[0].name: rows}, {"scores": np.arange(len(x)) % 3}) for rows in (x, x + 1)
     )
-    aware = quantization_aware(model, TrainingSetup(train, test, None, TrainingParams(batch_size=8)), 0, 0)
+    return quantization_aware(model, TrainingSetup(train, test, None, TrainingParams(batch_size=8)), 0, 0)
+
+
+def test_layers_that_tfmot_does_not_know_stay_float():
+    model = chain(layers.Dense(8, "relu", name="known"), layers.LayerNormalization())
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    aware = untrained(model, x)
     names = [layer.name for layer in aware.layers]
     assert {"quant_known", "quant_scores"} <= set(names)
     assert [name for name in names if "normalization" in name] == [model.layers[2].name]
     np.testing.assert_allclose(aware.predict(x, verbose=0), model.predict(x, verbose=0), atol=0.2)
+
+
+def test_layers_of_activations_that_tfmot_does_not_know_stay_float():
+    body = {name: layers.Dense(8, name, name=name) for name in ("relu", "elu", "silu", "relu6")}
+    alone = [layers.Activation(name, name=f"{name}_alone") for name in ("relu6", "elu")]
+    model = chain(*body.values(), *alone)
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    aware = untrained(model, x)
+    names = {layer.name for layer in aware.layers}
+    assert names >= {"quant_relu", "elu", "quant_silu", "relu6", "quant_relu6_alone", "elu_alone"}
+    np.testing.assert_allclose(aware.predict(x, verbose=0), model.predict(x, verbose=0), atol=0.2)
+
+
+def test_statistics_of_inputs_stay():
+    norm = layers.Normalization()
+    model = chain(norm, layers.Dense(8, "relu"))
+    x = np.random.default_rng(0).normal(50, 10, (40, 8)).astype(np.float32)
+    norm.adapt(x)
+    expected = model.predict(x, verbose=0)
+    np.testing.assert_allclose(untrained(model, x).predict(x, verbose=0), expected, atol=0.2)
+
+
+def flipped():
+    inputs = keras.Input((6, 6, 2), name="image")
+    return keras.Model(inputs, layers.CenterCrop(4, 4)(layers.RandomFlip()(inputs)))
+
+
+@pytest.mark.parametrize("make", [lambda: narrow(at_resolution(analyse(network()), 0.5), {}), flipped])
+def test_options_that_keras_2_lacks_are_left_out(make):
+    model = make()
+    x = np.random.default_rng(0).uniform(size=(5, 6, 6, 2)).astype(np.float32)
+    actual = translated(model, {"image": x})
+    np.testing.assert_allclose(actual.predict(x, verbose=0), model.predict(x, verbose=0), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ def noise(*shape):
     return np.random.default_rng(0).normal(size=(200, *shape)).astype(np.float32)
 
 
-@pytest.mark.parametrize("shape", [(5,), (9, 2), (6, 8, 3), (600, 1), (4, 3, 5, 2)])
+@pytest.mark.parametrize("shape", [(), (5,), (9, 2), (6, 8, 3), (600, 1), (4, 3, 5, 2)])
 def test_amplitudes_are_those_of_cosines_along_every_axis_but_the_last(shape):
     amplitudes = noise(*shape)
     sums = Waves(shape)(amplitudes).numpy()

@@ -2,6 +2,7 @@ import keras
 import pytest
 
 from executors.structure import analyse
+from tests.executors.structure.networks import alternate, check_narrow, check_widen, randomised, unmasked
 
 layers = keras.layers
 IMAGE = [
@@ -55,3 +56,14 @@ def test_what_reads_all_channels_keeps_them(layer):
     inputs = keras.Input((4,))
     x = layer(layers.Dense(3, name="a")(inputs))
     assert analyse(keras.Model(inputs, layers.Dense(2)(x))).widths == {}
+
+
+@pytest.mark.parametrize("axes", [[1, 2], [1, 2, 3], [3]])
+def test_slopes_are_cut_unless_the_channels_share_them(axes):
+    def build(mask):
+        inputs = keras.Input((4, 4, 2))
+        x = layers.PReLU(shared_axes=axes)(layers.Conv2D(3, 1, name="a")(inputs))
+        return keras.Model(inputs, layers.Dense(2)(mask("a", x)))
+
+    check_narrow(build, {"a": alternate(3)})
+    check_widen(randomised(build(unmasked)))

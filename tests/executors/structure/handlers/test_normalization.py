@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import analyse, narrow
+from executors.structure import UnsupportedLayerError, analyse, narrow
 from tests.executors.structure.networks import (
     alternate,
     batch,
@@ -102,3 +102,9 @@ def test_groups_that_lie_across_two_layers_grow_with_both():
 
 def test_batch_norms_average_over_examples_alone():
     assert not analyse(network(layers.BatchNormalization())).averages_channels
+
+
+def test_renormalisation_is_refused():
+    source = network(layers.BatchNormalization(renorm=True, name="norm"))
+    with pytest.raises(UnsupportedLayerError, match="'norm' has renorm=True; expected renorm=False"):
+        analyse(source)

@@ -134,3 +134,13 @@ def test_other_wrapped_layers_are_refused():
     x = layers.Bidirectional(layers.ConvLSTM2D(3, 2), name="both")(inputs)
     with pytest.raises(UnsupportedLayerError, match="'both' wraps ConvLSTM2D"):
         analyse(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(x))))
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda layer: layer, lambda layer: layers.Bidirectional(layer, name="cell")]
+)
+def test_a_state_between_batches_is_refused(wrap):
+    inputs = keras.Input(batch_shape=(3, 5, 4))
+    model = keras.Model(inputs, layers.Dense(2)(wrap(gru(stateful=True))(inputs)))
+    with pytest.raises(UnsupportedLayerError, match="'cell' is stateful; expected stateful=False"):
+        analyse(model)
