@@ -331,9 +331,24 @@ def _switchboard(state: Path) -> Switchboard:
 
 
 def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
+    """Return the directory of a package, fetched or repaired if need be and the server can be reached."""
+    try:
+        verify(directory)
+    except MistifyError:
+        try:
+            with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
+                client.fetch_without_blocks(job, goal, directory)
+        except MistifyError as error:
+            if not _can_start(directory):
+                raise
+            logger.warning("blocks of %s are damaged, and cannot be fetched again: %s", directory, error)
+    return directory
+
+
+def _can_start(directory: Path) -> bool:
+    """Check whether a package is whole but for its blocks, each of which is checked before it runs."""
     try:
         verify(directory, with_blocks=False)
     except MistifyError:
-        with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
-            client.fetch_without_blocks(job, goal, directory)
-    return directory
+        return False
+    return True

@@ -117,7 +117,8 @@ def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, 
     result = adapted(device, data, "0.8x", tell=lines.append)
     original = {f"{block.name}.tflite" for block in elastic_stores.blocks()[: elastic_stores.RESIDUAL + 2]}
     fetched = {request.file for request in service.fake.requests_of(pb.FetchPackageRequest)}
-    assert original < fetched == blocks_in(device) < blocks_in(package)
+    # Whether it may use all of them depends on what it measures.
+    assert original < fetched == blocks_in(device) <= blocks_in(package)
     assert lines[0].startswith(f"fetching {len(original)} of {len(blocks_in(package))} blocks from ")
     assert load(device).options[load(device).running].blocks.files == result.chosen.files
 
