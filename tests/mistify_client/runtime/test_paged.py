@@ -141,7 +141,8 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
     now = RETRY_SECONDS - 1
     assert [run(), run(), subnets.running(0)] == [1, 1, 1]
     now = RETRY_SECONDS
-    assert [run(), run(), subnets.running(0)] == [1, 0, 0]
+    run()  # begins to load it, and runs it already if that is done in time
+    assert [run(), subnets.running(0)] == [0, 0]
     network.close()
 
 
