@@ -33,7 +33,9 @@ class Vector:
 
     def repeated(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return one value for each weight as a vector with that of every value's weight [values]."""
-        return tf.repeat(tf.stack(values), self._sizes)
+        # `tf.repeat` would fill a row of the largest weight's length for each.
+        parts = zip(self._sizes, values, strict=True)
+        return tf.concat([tf.fill([size], value) for size, value in parts], axis=0)
 
     def by_path(self, vector: Floats) -> dict[str, Floats]:
         """Return the arrays of a vector by the paths of the weights."""
