@@ -20,6 +20,9 @@ from mistify_client.assembly.paging import return_memory
 #: The time of measuring a block, in several rounds.
 SECONDS: Final = 0.15
 
+#: Blocks of the table that are measured again beside new ones.
+_COMPARED: Final = 3
+
 
 class LatencyTable(Record):
     """The latencies of blocks at batch 1, and what they were measured with.
@@ -66,7 +69,9 @@ def latency_table(
     """Return the latency of every block of a store.
 
     Blocks are measured that a table in the state directory lacks: all of them, if that was measured with
-    another runtime or on another machine. The table is written once it is complete.
+    another runtime or on another machine. A device that is busy by now would make new blocks slow beside
+    those of before, so that a few of these are measured again with them: new ones get the latencies that they
+    would have had then. The table is written once it is complete.
 
     Args:
         directory: Of the store.
@@ -88,10 +93,16 @@ def latency_table(
     if not missing:
         return table
     tell(f"measuring {counted(len(missing), 'block')}")
-    loads = [partial(_load, directory, store, variant, threads, execution) for variant in missing]
-    measured = best_of_each_ms(loads, seconds * len(loads))
+    known = [one for one in store.variants if table.has(one) and (directory / one.file).exists()]
+    compared = sorted(known, key=table.of, reverse=True)[:_COMPARED]
+    loads = [
+        partial(_load, directory, store, variant, threads, execution) for variant in (*missing, *compared)
+    ]
+    now_ms = best_of_each_ms(loads, seconds * len(loads))
+    own, again = now_ms[: len(missing)], now_ms[len(missing) :]
+    slower = sum(again) / table.latency_ms(compared) if compared else 1.0
     digests = [variant.content.sha256 for variant in missing]
-    latencies_ms = {**table.latencies_ms, **dict(zip(digests, measured, strict=True))}
+    latencies_ms = {**table.latencies_ms, **{key: ms / slower for key, ms in zip(digests, own, strict=True)}}
     table = table.model_copy(update={"latencies_ms": latencies_ms})
     write_json(path, table.model_dump(mode="json"), durable=True)
     return table

@@ -48,6 +48,19 @@ def test_blocks_that_are_new_are_measured_alone(elastic):
     assert {table.of(one) for one in others} == {own.table.of(one) for one in others}
 
 
+def test_new_blocks_are_as_slow_as_they_would_have_been_beside_the_others(elastic):
+    own = elastic()
+    new, *others = own.store.variants
+    content = json.loads((own.state / NAME).read_text())
+    # As if the device had been a thousand times as slow when the others were measured.
+    content["latencies_ms"] = {one.content.sha256: 1000 * own.table.of(one) for one in others}
+    (own.state / NAME).write_text(json.dumps(content))
+    table, lines = measured(own)
+    assert lines == ["measuring 1 block"]
+    assert 30 < table.of(new) / own.table.of(new) < 30_000
+    assert {table.of(one) for one in others} == set(content["latencies_ms"].values())
+
+
 @pytest.mark.parametrize("field", ["runtime", "machine"])
 def test_all_are_measured_again_elsewhere(elastic, field):
     own = elastic()
