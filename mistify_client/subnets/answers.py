@@ -45,8 +45,8 @@ class Classes:
 
         Args:
             kind: Of the output's values.
-            right: [examples, ...], classes, -1 where nobody knows one; or probabilities of classes or of
-                yes, [examples, ..., values], the answers of another network.
+            right: [examples, ...], classes; or probabilities of classes or of yes, [examples, ..., values],
+                the answers of another network. -1 where nobody knows one.
 
         Raises:
             MistifyError: INVALID_DATASET, no class is known.
@@ -54,9 +54,8 @@ class Classes:
         self._kind = kind
         self._probable = right.dtype.kind == "f"
         self._right = _distribution(kind, right) if self._probable else right
-        self._known = self._right.size // (self._right.shape[-1] if self._probable else 1)
-        if not self._probable:
-            self._known = int(np.count_nonzero(right >= 0))
+        known = (self._right >= 0).all(-1) if self._probable else right >= 0
+        self._known = int(np.count_nonzero(known))
         if not self._known:
             problem = Problem("the labels", "none that is known", "classes from 0 on", "leave them out")
             raise MistifyError(ErrorCode.INVALID_DATASET, "the data cannot be used", [problem])
@@ -68,8 +67,9 @@ class Classes:
         if self._probable:
             # Labels may lack the last axis of an output of one value.
             right = right.reshape(probabilities.shape)
-            same = probabilities.argmax(-1) == right.argmax(-1)
-            return np.array([same.sum(), -(right * logarithms).sum()])
+            known = (right >= 0).all(-1)
+            same = (probabilities.argmax(-1) == right.argmax(-1))[known]
+            return np.array([same.sum(), -(right * logarithms)[known].sum()])
         right = right.reshape(probabilities.shape[:-1]).astype(np.int64)
         known = right >= 0
         same = (probabilities.argmax(-1) == right)[known]

@@ -23,6 +23,11 @@ def sigmoid(values):
     return 1 / (1 + np.exp(-values))
 
 
+def _weights(shares):
+    """Return how much a yes and a no count of each example, in turn."""
+    return np.stack([shares, 1 - shares], axis=-1).ravel()
+
+
 def score(kind, right, output):
     """The score by batches of 16, 16 and 8."""
     answers = answers_of(kind, right)
@@ -65,6 +70,18 @@ def test_yes_and_no(kind, shape, dtype):
     actual = score(OutputKind(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
     assert actual.accuracy == pytest.approx(accuracy_score(right, values[:, 0] > 0))
     assert actual.loss == pytest.approx(log_loss(right, sigmoid(values[:, 0]), labels=[0, 1]), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["logit", "sigmoid"])
+def test_shares_of_yes_that_nobody_knows_do_not_count(kind):
+    values, right = LOGITS[:, :1], RNG.uniform(size=40).astype(np.float32)
+    right[::3] = -1
+    kept = right >= 0
+    actual = score(OutputKind(kind), right, values if kind == "logit" else sigmoid(values))
+    yes = sigmoid(values[kept, 0])
+    assert actual.accuracy == pytest.approx(accuracy_score(right[kept] > 0.5, yes > 0.5))
+    expected = log_loss(np.tile([1, 0], kept.sum()), np.repeat(yes, 2), sample_weight=_weights(right[kept]))
+    assert actual.loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_figures():
