@@ -20,6 +20,7 @@ from mistify.config.reading import parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import cache_directory, locked
 from mistify.jobs.job import GoalState
+from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
 from mistify_client.porting.follow import follow, package_directory
 from mistify_client.porting.goal import only_goal
@@ -152,6 +153,8 @@ def _ported(
             package = _package(
                 client, json.dumps([{"model": handle, **config}], sort_keys=True), server, directory
             )
+        manifest = Manifest.load(package)
+        model.downloaded(package, server, manifest.job, manifest.goal, token)  # blocks may be damaged
         return model.load(package, threads=threads)
     if config is None and job is not None and goal is not None:
         return model.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)

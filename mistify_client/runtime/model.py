@@ -269,8 +269,34 @@ def load(
         return _open(Path(package), threads)
     if package is None and server is not None and job is not None and goal is not None:
         directory = Path(cache or cache_directory()) / job / goal
-        return _open(_downloaded(directory, server, job, goal, token), threads)
+        return _open(downloaded(directory, server, job, goal, token), threads)
     raise TypeError("load() takes either a package's directory or all of server, job and goal")
+
+
+def downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
+    """Return the directory of a package, fetched or repaired if need be and the server can be reached.
+
+    Args:
+        directory: Where it is, or will be.
+        server: Its address.
+        job: The job of the package on this server.
+        goal: Its goal.
+        token: An access token for the server.
+
+    Raises:
+        MistifyError: It can neither be used nor fetched.
+    """
+    try:
+        verify(directory)
+    except MistifyError:
+        try:
+            with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
+                client.fetch_without_blocks(job, goal, directory)
+        except MistifyError as error:
+            if not _can_start(directory):
+                raise
+            logger.warning("blocks of %s are damaged, and cannot be fetched again: %s", directory, error)
+    return directory
 
 
 def _open(package: Path, threads: int | None) -> PortedModel:
@@ -328,21 +354,6 @@ def _switchboard(state: Path) -> Switchboard:
     except OSError as error:
         logger.warning("no monitor can switch this model, its state has no place: %s", error)
         return Switchboard()
-
-
-def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
-    """Return the directory of a package, fetched or repaired if need be and the server can be reached."""
-    try:
-        verify(directory)
-    except MistifyError:
-        try:
-            with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
-                client.fetch_without_blocks(job, goal, directory)
-        except MistifyError as error:
-            if not _can_start(directory):
-                raise
-            logger.warning("blocks of %s are damaged, and cannot be fetched again: %s", directory, error)
-    return directory
 
 
 def _can_start(directory: Path) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError
@@ -20,7 +21,7 @@ from mistify_client.assembly.paging import return_memory
 #: The time of measuring a block, in several rounds.
 SECONDS: Final = 0.15
 
-#: Blocks of the table that are measured again beside new ones.
+#: Blocks of the table that are measured again beside new ones; fewer would tell too little.
 _COMPARED: Final = 3
 
 
@@ -94,13 +95,13 @@ def latency_table(
         return table
     tell(f"measuring {counted(len(missing), 'block')}")
     known = [one for one in store.variants if table.has(one) and (directory / one.file).exists()]
-    compared = sorted(known, key=table.of, reverse=True)[:_COMPARED]
+    compared = sorted(known, key=table.of, reverse=True)[:_COMPARED] if len(known) >= _COMPARED else []
     loads = [
         partial(_load, directory, store, variant, threads, execution) for variant in (*missing, *compared)
     ]
     now_ms = best_of_each_ms(loads, seconds * len(loads))
     own, again = now_ms[: len(missing)], now_ms[len(missing) :]
-    slower = sum(again) / table.latency_ms(compared) if compared else 1.0
+    slower = median(ms / table.of(one) for one, ms in zip(compared, again, strict=True)) if compared else 1.0
     digests = [variant.content.sha256 for variant in missing]
     latencies_ms = {**table.latencies_ms, **{key: ms / slower for key, ms in zip(digests, own, strict=True)}}
     table = table.model_copy(update={"latencies_ms": latencies_ms})

@@ -86,12 +86,16 @@ def test_blocks_are_left_until_they_are_needed(service, porting, tmp_path):
     assert Origin.load(origin.parent) == Origin(server=service.address, job="job-1", goal="half")
 
 
-def test_a_damaged_block_needs_no_server(service, porting, tmp_path):
+def test_a_damaged_block_is_fetched_again_where_the_server_can_be_reached(service, porting, tmp_path):
     service.serve_package(make_elastic_package(tmp_path / "elastic"))
     hub.load("resnet", porting=porting)
-    service.stop()
     (origin,) = (tmp_path / "cache").rglob(ORIGIN)
-    (origin.parent / BlockStore.load(origin.parent).variants[0].file).write_bytes(b"damaged")
+    block = origin.parent / BlockStore.load(origin.parent).variants[0].file
+    block.write_bytes(b"damaged")
+    hub.load("resnet", porting=porting)
+    assert block.read_bytes() == (tmp_path / "elastic" / block.name).read_bytes()
+    service.stop()
+    block.write_bytes(b"damaged")
     assert hub.load("resnet", porting=porting).manifest.goal == "half"
 
 
