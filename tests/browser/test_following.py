@@ -120,6 +120,16 @@ def test_a_refresh_that_failed_is_repeated(follow: Follow) -> None:
     assert followed.state == "done"
 
 
+@pytest.mark.parametrize("status", [401, 404])
+def test_without_access_or_job_the_page_is_loaded_anew(follow: Follow, status: int) -> None:
+    followed = follow(job_page(JOB, after=5))
+    followed.page.evaluate("window.old = true")
+    followed.hear(6, JobState.CANCELLED)
+    followed.wait(1)
+    followed.answer("", status)
+    followed.page.wait_for_function("window.old === undefined")
+
+
 def test_a_page_that_is_older_than_the_one_shown_is_asked_for_again(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
     followed.hear(6, JobState.RUNNING)

@@ -1,10 +1,10 @@
 """The goal tree of a job as a drawing: a column for each depth, a row for each leaf (paper 4.2)."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Final
+from typing import Final, TypeAlias
 
 from mistify.jobs.job import Goal
 
@@ -14,14 +14,16 @@ ROW: Final = 40
 WIDTH: Final = 170
 HEIGHT: Final = 28
 
-_SOURCE: Final = ""
+#: A goal by its id, or the source of a batch by the batch's number.
+_Name: TypeAlias = str | int
 
 
 @dataclass(frozen=True)
 class Node:
-    """A goal, or the source, and the place of its upper left corner; `goal` is None of the source."""
+    """A goal, or the source of a batch, whose `goal` is None, and the place of its upper left corner."""
 
     goal: Goal | None
+    batch: int
     x: float
     y: float
 
@@ -47,13 +49,20 @@ class Drawing:
 
 
 def draw_tree(goals: Sequence[Goal]) -> Drawing:
-    """Return the drawing of some goals; one whose parent is not among them hangs on the source."""
+    """Return the drawing of some goals, a tree for each batch.
+
+    One whose parent is not among them hangs on the source.
+    """
     known = {goal.id: goal for goal in goals}
-    children: dict[str, list[str]] = defaultdict(list)
+    roots = sorted({goal.batch for goal in goals}) or [0]
+    children: dict[_Name, list[_Name]] = defaultdict(list)
     for goal in goals:
-        children[goal.parent if goal.parent in known and goal.parent is not None else _SOURCE].append(goal.id)
-    order = _depth_first(children)
-    rows: dict[str, float] = {}
+        parent: _Name = goal.batch
+        if goal.parent is not None and goal.parent in known:
+            parent = goal.parent
+        children[parent].append(goal.id)
+    order = _depth_first(roots, children)
+    rows: dict[_Name, float] = {}
     leaf = 0
     for name, _ in reversed(order):
         below = children.get(name, ())
@@ -64,7 +73,7 @@ def draw_tree(goals: Sequence[Goal]) -> Drawing:
             leaf += 1
     highest = max(leaf - 1, 0)
     places = {name: (depth * COLUMN, (highest - rows[name]) * ROW) for name, depth in order}
-    nodes = [Node(known.get(name), *place) for name, place in places.items()]
+    nodes = [_node(name, known, *place) for name, place in places.items()]
     lines = [
         Line(
             places[parent][0] + WIDTH,
@@ -79,12 +88,20 @@ def draw_tree(goals: Sequence[Goal]) -> Drawing:
     return Drawing(nodes, lines, deepest * COLUMN + WIDTH, highest * ROW + HEIGHT)
 
 
-def _depth_first(children: dict[str, list[str]]) -> list[tuple[str, int]]:
+def _depth_first(
+    roots: Sequence[_Name], children: Mapping[_Name, Sequence[_Name]]
+) -> list[tuple[_Name, int]]:
     """Return the names with their depths, parents before their children."""
-    order: list[tuple[str, int]] = []
-    left = [(_SOURCE, 0)]
+    order: list[tuple[_Name, int]] = []
+    left = [(root, 0) for root in reversed(roots)]
     while left:
         name, depth = left.pop()
         order.append((name, depth))
         left += [(child, depth + 1) for child in reversed(children.get(name, ()))]
     return order
+
+
+def _node(name: _Name, known: Mapping[str, Goal], x: float, y: float) -> Node:
+    if isinstance(name, int):
+        return Node(None, name, x, y)
+    return Node(known[name], known[name].batch, x, y)

@@ -43,7 +43,8 @@ function follow(live) {
   async function latest() {
     try {
       const answer = await fetch(location.href);
-      if (answer.status === 401) location.reload(); // leads to the log-in
+      // Leads to the log-in, or says that the job was removed.
+      if (answer.status === 401 || answer.status === 404) location.reload();
       if (!answer.ok) return null;
       const anew = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
       return anew && Number(anew.dataset.after) >= known ? anew : null;

@@ -36,6 +36,24 @@ def test_every_goal_is_in_the_column_of_its_depth_behind_its_parent() -> None:
     assert drawing.height >= max(y for _, y in places.values()) + HEIGHT
 
 
+def test_each_batch_has_a_source_of_its_own() -> None:
+    others = [replace(goal, batch=1, id=f"other-{goal.id}", parent=None) for goal in GOALS[:2]]
+    drawing = draw_tree([GOALS[0], *others])
+    sources = {node.batch: node for node in drawing.nodes if node.goal is None}
+    assert sources.keys() == {0, 1}
+    heights = [node.y for node in drawing.nodes if node.goal and node.batch == 1]
+    assert sources[1].y == sum(heights) / 2
+    assert sources[0].y == next(node.y for node in drawing.nodes if node.goal is GOALS[0])
+    assert len(drawing.lines) == 3
+
+
+def test_only_the_source_of_the_first_batch_shows_what_the_job_knows_of_it() -> None:
+    one = job()
+    assert job_page(one).count("95.0%</text></g>") == 1
+    other = replace(one, goals=tuple(replace(goal, batch=1) for goal in one.goals))
+    assert "95.0%</text></g>" not in job_page(other)
+
+
 def test_a_path_of_many_goals_is_draw_tree_without_recursion() -> None:
     path = [Goal(f"g{n}", 0, {}, parent=f"g{n - 1}" if n else None) for n in range(5_000)]
     assert len(draw_tree(path).nodes) == 5_001
