@@ -1,33 +1,27 @@
-"""Branches and versions of a package that is in use, switched by this process and by others."""
+"""Branches of a package that is in use, switched by this process and by others."""
 
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest
-from mistify_client.runtime.interpreter import ALLOCATIONS, open_network
-from mistify_client.runtime.loaded import recorded
+from mistify_client.runtime.interpreter import ALLOCATIONS
 from mistify_client.runtime.model import PortedModel, load
-from mistify_client.runtime.options import options_of
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import current, install, roll_back, state_directory
+from mistify_client.runtime.versions import install, state_directory
 from tests.disks import files_limited_to
-from tests.mistify_client.conftest import without_threads
 
 #: Runs an inference for each line of its input, and answers with the scores.
 SERVE = """
@@ -48,13 +42,6 @@ def shared() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
-
-
-def join_loading() -> None:
-    """Wait until every version that is being loaded is, or is not going to be."""
-    for thread in threading.enumerate():
-        if thread.name == "mistify-version":
-            thread.join()
 
 
 def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
@@ -170,196 +157,6 @@ def test_a_package_without_branches_counts_as_one(package, expected):
     assert (model.statistics().counts, model.statistics().branch) == ((1,), 0)
 
 
-def test_a_new_version_takes_over_under_load(branch_package, package, expected):
-    model = load(branch_package)
-    model.switch(2)
-    old, new = expected["branches"][2], expected["scores"]
-    started, over = threading.Barrier(5), threading.Event()
-
-    def run(batch: int) -> list[bool]:
-        """Infer until it is over, and once more; for each inference, whether the new version answered."""
-        image, seen, last = expected["image"][:batch], [], False
-        started.wait()
-        while not last:
-            last = over.is_set()
-            scores = model(image)
-            seen.append(np.allclose(scores, new[:batch], atol=1e-6))
-            assert seen[-1] or np.allclose(scores, old[:batch], atol=1e-6)
-        return seen
-
-    with ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(run, n % 3 + 1) for n in range(4)]
-        started.wait()
-        install(branch_package, package)
-        model(expected["image"])
-        join_loading()
-        over.set()
-        for task in running:
-            seen = task.result()
-            assert seen[-1]
-            assert seen == sorted(seen)
-    assert model.branches == ()
-    np.testing.assert_allclose(load(branch_package)(expected["image"]), new, atol=1e-6)
-
-
-def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_package, expected):
-    install(branch_package, branch_package)
-    model = load(branch_package)
-    (actual,) = observed(state_directory(branch_package))
-    assert actual.generation == 1
-    Switchboard.open(state_directory(branch_package)).option = 2
-    np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
-
-
-def test_the_last_of_several_versions_takes_over(branch_package, package, expected):
-    model = load(branch_package)
-    for new in (package, branch_package, package, branch_package):
-        install(branch_package, new)
-        model(expected["image"])
-    join_loading()
-    assert model.branch == 1
-    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
-    (actual,) = [actual for actual in observed(state_directory(branch_package)) if actual.inferences.size]
-    assert actual.generation == 4
-
-
-def test_what_was_rolled_back_runs_again(branch_package, package, expected):
-    model = load(branch_package)
-    install(branch_package, package)
-    model(expected["image"])
-    join_loading()
-    roll_back(branch_package)
-    model(expected["image"])
-    join_loading()
-    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        {"package": "job-1/half"},
-        {"server": "127.0.0.1:1", "job": "job-1", "goal": "half", "cache": "."},
-    ],
-)
-def test_a_new_version_takes_over_wherever_the_app_works_meanwhile(
-    branch_package, package, expected, tmp_path, source
-):
-    directory = Path(shutil.copytree(branch_package, tmp_path / "job-1" / "half"))
-    with chdir(tmp_path):
-        model = load(**source)
-    install(directory, package)
-    model(expected["image"])
-    join_loading()
-    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
-
-
-def damage(version: Path) -> None:
-    (version / "serve.tflite").write_bytes(b"damaged")
-
-
-def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package, expected, caplog):
-    model = load(branch_package)
-    model(expected["image"])
-    install(branch_package, package)
-    damage(current(branch_package))
-    for _ in range(3):
-        model(expected["image"])
-        join_loading()
-    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
-    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "goes on as it is" in warning.message
-    (actual,) = observed(state_directory(branch_package))
-    assert actual.generation == 0
-    install(branch_package, package)
-    model(expected["image"])
-    join_loading()
-    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
-
-
-@dataclass
-class Timed:
-    """A model whose clock is set by hand, in seconds."""
-
-    package: Path
-    now: float = 0.0
-
-    def __post_init__(self) -> None:
-        state = state_directory(self.package)
-        manifest = Manifest.load(self.package)
-        network = open_network(self.package, manifest, 1)
-        loaded = recorded(network, options_of(self.package, manifest, state), state, 0)
-        self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
-
-    def runs(self, now: float, image: np.ndarray) -> str:
-        """What runs after an inference at this time: the version that was shipped, or a new one."""
-        self.now = now
-        self.model(image)
-        join_loading()
-        return "shipped" if self.model.branches else "new"
-
-
-@contextmanager
-def damaged(version: Path) -> Iterator[None]:
-    """The network of a version is unreadable for a while."""
-    network = version / "serve.tflite"
-    content = network.read_bytes()
-    damage(version)
-    try:
-        yield
-    finally:
-        network.write_bytes(content)
-
-
-@pytest.mark.parametrize("fault", [damaged, lambda version: without_threads()], ids=["file", "threads"])
-def test_a_version_that_could_not_be_loaded_is_tried_again(branch_package, package, expected, caplog, fault):
-    timed, image = Timed(branch_package), expected["image"]
-    install(branch_package, package)
-    with fault(current(branch_package)):
-        assert [timed.runs(now, image) for now in (100, 159, 160)] == ["shipped"] * 3
-    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == 2
-    assert [timed.runs(now, image) for now in (219, 220)] == ["shipped", "new"]
-    assert [actual.generation for actual in observed(state_directory(branch_package))] == [1]
-    np.testing.assert_allclose(timed.model(image), expected["scores"], atol=1e-6)
-
-
-def test_a_newer_version_does_not_wait_for_one_that_could_not_be_loaded(branch_package, package, expected):
-    timed = Timed(branch_package)
-    install(branch_package, package)
-    damage(current(branch_package))
-    assert timed.runs(100, expected["image"]) == "shipped"
-    install(branch_package, package)
-    assert timed.runs(101, expected["image"]) == "new"
-
-
-def test_is_loaded_as_shipped_where_its_current_version_is_damaged(branch_package, package, expected, caplog):
-    install(branch_package, package)
-    damage(current(branch_package))
-    model = load(branch_package)
-    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
-    assert "is used as it was shipped" in caplog.text
-
-
-def test_a_version_that_load_could_not_take_is_tried_again(branch_package, package, expected):
-    install(branch_package, package)
-    with damaged(current(branch_package)):
-        model = load(branch_package)
-    assert [actual.generation for actual in observed(state_directory(branch_package))] == [0]
-    model(expected["image"])
-    join_loading()
-    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
-    assert [actual.generation for actual in observed(state_directory(branch_package))] == [1]
-
-
-def test_runs_on_when_its_files_are_removed(branch_package, package, expected):
-    """A version is removed two installs later, and may then still run somewhere."""
-    install(branch_package, package)
-    model = load(branch_package)
-    (current(branch_package) / "serve.tflite").unlink()
-    for batch in (1, 2, 3):
-        np.testing.assert_allclose(model(expected["image"][:batch]), expected["scores"][:batch], atol=1e-6)
-
-
 @contextmanager
 def serving(package: Path, data: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", SERVE, str(package), str(data / "tiny_expected.npz")]
@@ -470,22 +267,3 @@ def test_time_without_the_processor_and_before_the_network_is_recorded(branch_pa
         assert inference["latency_ms"] >= 190
         assert inference["computing_ms"] < inference["latency_ms"] / 2
     assert first["before_ms"] < second["before_ms"]
-
-
-def test_runs_with_the_threads_that_the_version_was_measured_with(branch_package, expected, tmp_path):
-    automatic, fixed = load(branch_package), load(branch_package, threads=2)
-    newer = tmp_path / "newer"
-    shutil.copytree(branch_package, newer)
-    manifest = Manifest.load(newer)
-    with_three = manifest.latency.model_copy(update={"threads": 3})
-    manifest.model_copy(update={"latency": with_three}).save(newer)
-    assert [threads_of(model) for model in (automatic, fixed)] == [1, 2]
-    install(branch_package, newer)
-    for model in (automatic, fixed):
-        model(expected["image"])
-    join_loading()
-    assert [threads_of(model) for model in (automatic, fixed)] == [3, 2]
-
-
-def threads_of(model: PortedModel) -> int:
-    return model._loaded.network.threads
