@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -39,19 +38,23 @@ Progress = Callable[[float], object]
 #: Loads a network again and returns its inference: where its memory lies has an effect on the time.
 Loading = Callable[[], Callable[[], object]]
 
+#: The same, of an inference that returns the seconds of each of its parts.
+TimedLoading = Callable[[], Callable[[], Sequence[float]]]
+
 
 @dataclass
 class _Subject:
     """A network that is measured with a number of threads.
 
-    `median_ms` is that of its best round; `seconds` and `joules` are those of all rounds.
+    `medians_ms` are those of its parts, each in its best round; `seconds` and `joules` are those of all
+    rounds.
     """
 
-    load: Loading
+    load: TimedLoading
     operations: Chain = ()
     integer: bool = False
     threads: int = 1
-    median_ms: float = float("inf")
+    medians_ms: npt.NDArray[np.float64] | float = float("inf")
     seconds: float = 0.0
     joules: float = 0.0
 
@@ -86,12 +89,15 @@ def measure_device(
         for chain in chains(integer)
     ]
     subjects = [
-        _Subject(partial(load_network, content, count), chain, integer, count)
+        _Subject(_whole(partial(load_network, content, count), clock), chain, integer, count)
         for count, (chain, integer, content) in product(sorted(set(threads)), networks)
     ]
     with _without_collection():
         _measure(subjects, budget_seconds, progress, clock, energy or _nothing)
-    readings = tuple(OperatorTiming(s.operations, s.integer, s.threads, s.median_ms) for s in subjects)
+    readings = tuple(
+        OperatorTiming(one.operations, one.integer, one.threads, float(np.sum(one.medians_ms)))
+        for one in subjects
+    )
     return DeviceTable(
         name=name,
         machine=machine(),
@@ -108,22 +114,26 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
         load: Loads the network.
         budget_seconds: For all rounds, unless running it once takes longer.
     """
-    return best_of_each_ms([load], budget_seconds)[0]
+    (parts_ms,) = best_of_parts_ms([_whole(load, time.perf_counter)], budget_seconds)
+    return float(parts_ms.sum())
 
 
-def best_of_each_ms(loads: Iterable[Loading], budget_seconds: float) -> list[float]:
-    """Return the latency of each network in the best of its rounds, in milliseconds.
+def best_of_parts_ms(loads: Iterable[TimedLoading], budget_seconds: float) -> list[npt.NDArray[np.float64]]:
+    """Return the latency of each part of some networks in the best of its rounds, in milliseconds.
 
     The networks take turns, so that a spell of other work does not meet all rounds of one of them.
 
     Args:
         loads: Each loads a network.
         budget_seconds: For all rounds of all networks, unless running each once takes longer.
+
+    Returns:
+        For each network an array [parts].
     """
     subjects = [_Subject(load) for load in loads]
     with _without_collection():
         _measure(subjects, budget_seconds, lambda share: None, time.perf_counter, _nothing)
-    return [subject.median_ms for subject in subjects]
+    return [np.atleast_1d(subject.medians_ms) for subject in subjects]
 
 
 def load_network(content: bytes, threads: int) -> Callable[[], object]:
@@ -166,10 +176,11 @@ def _measure(
             if passed >= budget_seconds and not first:
                 break
             run, started, before = subject.load(), clock(), energy()
-            typical = _typical_seconds(run, clock)
+            typical = _typical_seconds(run)
             subject.seconds += clock() - started
             subject.joules += energy() - before
-            subject.median_ms = min(subject.median_ms, 1e3 * typical)
+            del run  # before another one is loaded
+            subject.medians_ms = np.minimum(subject.medians_ms, 1e3 * typical)
             progress(min(passed / budget_seconds, 1.0))
         first = False
 
@@ -190,18 +201,35 @@ def _nothing() -> float:
     return 0.0
 
 
-def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
-    began = clock()
+def _whole(load: Loading, clock: Callable[[], float]) -> TimedLoading:
+    """Return a network whose inference is its only part."""
+
+    def load_timed() -> Callable[[], Sequence[float]]:
+        run = load()
+
+        def seconds() -> Sequence[float]:
+            began = clock()
+            run()
+            return (clock() - began,)
+
+        return seconds
+
+    return load_timed
+
+
+def _typical_seconds(run: Callable[[], Sequence[float]]) -> npt.NDArray[np.float64]:
+    """Return the median of each part in a round."""
+    spent = 0.0
     for _ in range(_WARM_UP_RUNS):
-        run()
-        if clock() - began >= _SLOW_SECONDS:
+        spent += sum(run())
+        if spent >= _SLOW_SECONDS:
             break
-    times: list[float] = []
-    while sum(times) < _ROUND_SECONDS or (len(times) < _LEAST_RUNS and sum(times) < _SLOW_SECONDS):
-        start = clock()
-        run()
-        times.append(clock() - start)
-    return median(times)
+    times: list[Sequence[float]] = []
+    total = 0.0
+    while total < _ROUND_SECONDS or (len(times) < _LEAST_RUNS and total < _SLOW_SECONDS):
+        times.append(run())
+        total += sum(times[-1])
+    return np.median(times, axis=0)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Measuring keeps to its time by fewer rounds, never by fewer networks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from mistify.costs.latency import routine_of
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.profiling import measuring
-from mistify.profiling.measuring import best_of_each_ms, load_network, measure_device, random_input
+from mistify.profiling.measuring import best_of_parts_ms, load_network, measure_device, random_input
 from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Chain
 
@@ -112,25 +112,27 @@ def test_a_counter_that_stands_still_says_nothing() -> None:
     assert table.powers == ()
 
 
-def test_networks_take_turns_and_each_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock of its own, in which the first network takes 1 ms, and the second 5, then 2 ms."""
+def test_networks_take_turns_and_each_part_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of its own; the parts of the second network take 5 and 1 ms, then 2 and 3."""
     now, loaded = [0.0], []
     monkeypatch.setattr(measuring.time, "perf_counter", lambda: now[0])
-    milliseconds = {0: iter([1, 1]), 1: iter([5, 2])}
+    rounds = {0: iter([[1], [1]]), 1: iter([[5, 1], [2, 3]])}
 
-    def loading(number: int) -> measuring.Loading:
-        def load() -> Callable[[], object]:
+    def loading(number: int) -> measuring.TimedLoading:
+        def load() -> Callable[[], Sequence[float]]:
             loaded.append(number)
-            taken = next(milliseconds[number])
+            seconds = [taken / 1000 for taken in next(rounds[number])]
 
-            def run() -> None:
-                now[0] += taken / 1000
+            def run() -> Sequence[float]:
+                now[0] += sum(seconds)
+                return seconds
 
             return run
 
         return load
 
-    first_round = (3 + 6) * 1 + (3 + 3) * 5
-    best = best_of_each_ms([loading(0), loading(1)], first_round / 1000 + 0.010)
+    first_round = (3 + 6) * 1 + (3 + 3) * 6
+    first, second = best_of_parts_ms([loading(0), loading(1)], first_round / 1000 + 0.010)
     assert loaded == [0, 1, 0, 1]
-    assert best == pytest.approx([1, 2])
+    assert first == pytest.approx([1])
+    assert second == pytest.approx([2, 1])
