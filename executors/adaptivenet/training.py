@@ -97,9 +97,10 @@ class SupernetTraining:
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:
-        """Return what each variant loses by itself."""
+        """Return what each variant loses by itself; the blocks of the network itself come first, at 0."""
         space = self._supernet.space
-        return [scorer.lost(space.with_one(number)) for number in range(len(space.places))]
+        variants = range(space.blocks, len(space.places))
+        return [0.0] * space.blocks + [scorer.lost(space.with_one(number)) for number in variants]
 
     def _train(self, lesson: Lesson, first: int, steps: int, rate: float, batch_size: int) -> None:
         """Train with a lesson, from where it was left off.
