@@ -105,7 +105,6 @@ class GroupEvaluation:
                 yield Outputs(subnet, rows, outputs)
             self.runs += len(order)
             self.saved += sum(map(len, subnets)) - len(order)
-            return_memory()
         self.loads += blocks.loads
 
     def _loaded(self, variant: BlockVariant) -> LoadedBlock:
