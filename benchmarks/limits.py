@@ -190,10 +190,10 @@ def packages_of(job: Job) -> dict[str, Package]:
         RuntimeError: A goal has none.
     """
     lacking = [goal for goal in job.goals if goal.accuracy is None]
-    if job.source is None or lacking:
+    if not job.sources or lacking:
         reasons = "; ".join(f"{goal.id}: {goal.reason}" for goal in lacking)
         raise RuntimeError(f"the job is {job.state.value}: {job.reason or reasons}")
-    whole = job.source.costs["flops"]
+    whole = job.sources[0].costs["flops"]
     return {goal.id: _package(goal, whole) for goal in job.goals}
 
 

@@ -91,12 +91,12 @@ def measure(options: Namespace) -> Figures:
 
 def points_of(job: Job) -> list[Point]:
     """Return the goals that are met, by series, the largest first."""
-    if job.source is None:
+    if not job.sources:
         raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
     points = []
     for name in SERIES:
         met = [goal for goal in job.goals if goal.state is GoalState.MET and _series_of(goal) == name]
-        reached = [_point(name, goal, job.source.costs) for goal in met]
+        reached = [_point(name, goal, job.sources[0].costs) for goal in met]
         points += sorted(reached, key=lambda point: -point.share)
     return points
 

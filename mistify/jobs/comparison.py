@@ -4,24 +4,18 @@ from mistify.jobs.formatting import quality
 from mistify.jobs.job import Goal, Source
 
 
-def source_of(goal: Goal, source: Source | None) -> Source | None:
-    """Return a job's source if the goal was made from it; that of another batch of the job is not known."""
-    return source if goal.batch == 0 else None
-
-
 def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -> float | None:
     """Return how a package's accuracy differs from the tuned source's, None if one of them is unknown.
 
     Args:
         goal: Of the package.
         accuracy: Of the package, or of a branch.
-        source: Of the job.
+        source: That of the goal; None while it is unknown.
 
     Returns:
         The difference of shares; of errors the growth, as a share of the tuned source's.
     """
-    known = source_of(goal, source)
-    reference = None if known is None else known.tuned_accuracy
+    reference = None if source is None else source.tuned_accuracy
     if accuracy is None or reference is None:
         return None
     if goal.metric.is_share:

@@ -57,7 +57,7 @@ class PackageFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The model that is ported, as it came.
+    """The model of a collective batch, as it came.
 
     It is measured as packages are, in LiteRT on the test data, once all others have been: until then
     accuracies are None, and `measured` is empty.
@@ -65,9 +65,13 @@ class Source:
     Attributes:
         costs: Of one inference, by axis.
         accuracy: By `metric`, in float32.
+        batch: The number of the collective batch.
+        model: Its name in configs.
         metric: The metric of the accuracies.
         formats: How to read the costs that plug-ins of the server have added.
         tuned_accuracy: That of the source tuned on the training data, the teacher of all goals.
+        output_scores: The score of each output by a metric of its own, in float32; empty until measured.
+        tuned_output_scores: Likewise of the tuned source.
         measured: Latencies on the server's machine, as in `Goal`.
         steps: The training steps that tuned it.
         preparing_steps: The steps in which algorithms have prepared for all of their goals, by algorithm; 0
@@ -76,9 +80,13 @@ class Source:
 
     costs: Costs
     accuracy: float | None = None
+    batch: int = 0
+    model: str = ""
     metric: Metric = Metric.ACCURACY
     formats: tuple[AxisFormat, ...] = ()
     tuned_accuracy: float | None = None
+    output_scores: tuple[OutputScore, ...] = ()
+    tuned_output_scores: tuple[OutputScore, ...] = ()
     measured: Costs = field(default_factory=dict)
     steps: int = 0
     preparing_steps: Mapping[str, int] = field(default_factory=dict)
@@ -171,7 +179,7 @@ class Job:
         state: The state of the work on it.
         goals: In the order of the configs.
         created_unix_ms: The time of its submission, in milliseconds since 1970.
-        source: None until the source was measured.
+        sources: Those of its batches whose costs are known, in the order of the batches.
         seconds: The time for which the job has run.
         spent: Seconds by activity, summed over all tasks; more than `seconds` where tasks ran in parallel.
         reason: Why the job failed, empty otherwise.
@@ -181,10 +189,19 @@ class Job:
     state: JobState
     goals: tuple[Goal, ...]
     created_unix_ms: int
-    source: Source | None = None
+    sources: tuple[Source, ...] = ()
     seconds: float = 0.0
     spent: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+
+    def source_of(self, goal: Goal) -> Source | None:
+        """Return the source that a goal is made from; None until its costs are known."""
+        return next((source for source in self.sources if source.batch == goal.batch), None)
+
+    @property
+    def formats(self) -> tuple[AxisFormat, ...]:
+        """How to read the costs that plug-ins of the server have added."""
+        return tuple({form.quantity: form for source in self.sources for form in source.formats}.values())
 
 
 #: The stage of work that a worker has taken up.

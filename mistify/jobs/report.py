@@ -1,9 +1,11 @@
 """The result of a job as plain data: the content of `report.json`."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mistify.config.compression import COMPRESSION_AXES
+from mistify.config.metric import OutputScore
 from mistify.costs.budget import (
     FLOPS,
     LATENCY,
@@ -20,10 +22,12 @@ from mistify.costs.budget import (
     size_axis,
 )
 from mistify.costs.catalogue import HOST, is_host
+from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
-from mistify.jobs.comparison import accuracy_change, source_of, speedup
+from mistify.jobs.comparison import accuracy_change, speedup
 from mistify.jobs.formatting import amounts
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
+from mistify.uploads import as_written
 from mistify.wording import counted
 
 #: What decides on this machine, and on hardware where nothing is measured.
@@ -38,7 +42,8 @@ def report(job: Job) -> dict[str, object]:
     """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
 
     - `flops`: multiply-adds of one inference.
-    - `batch`: the number of the goal's batch; `source` is that of batch 0.
+    - `batch`: the number of the goal's batch (model, dataset, algorithm); `sources` has the source of each,
+      and `source` that of batch 0.
     - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
     - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
       LiteRT; null where that is not the server's machine.
@@ -53,40 +58,52 @@ def report(job: Job) -> dict[str, object]:
     - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
     - `warning`: the limits that were likely to be missed, as predicted before the computation.
     - `compression`: the settings and the achieved figures; null if none was requested.
-    - `source`: accuracies in LiteRT on the test data, as it came and tuned; latencies by number of threads;
-      the training `steps` that tuned it, and those in which algorithms have prepared for all of their goals.
+    - `source`: accuracies in LiteRT on the test data, as it came and tuned, and the scores of each output
+      (`outputs`, `tuned_outputs`); latencies by number of threads; the training `steps` that tuned it, and
+      those in which algorithms have prepared for all of their goals.
     - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
     - `spent`: seconds by activity, summed over all tasks, the longest first.
     """
-    source = job.source
-    formats = source.formats if source else ()
+    formats = job.formats
+    sources = [_source_report(source, formats) for source in job.sources]
     return {
         "job": job.id,
         "seconds": job.seconds,
         "spent": longest_first(job.spent),
-        "source": None
-        if source is None
-        else {
-            **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY, SIZE)},
-            **_plugged_in(source.costs, source),
-            "measured_latency_ms": {
-                str(conditions_of(axis).threads): latency for axis, latency in source.measured.items()
-            },
-            "accuracy": source.accuracy,
-            "tuned_accuracy": source.tuned_accuracy,
-            "metric": source.metric.value,
-            "steps": source.steps,
-            "preparing_steps": dict(source.preparing_steps),
-        },
+        "source": next((source for source in sources if source["batch"] == 0), None),
+        "sources": sources,
         "metrics": {
             axis_format.name: {"label": axis_format.label, "unit": axis_format.kind.plain}
             for axis_format in formats
         },
-        "goals": [_goal_report(goal, source) for goal in job.goals],
+        "goals": [_goal_report(goal, job.source_of(goal), formats) for goal in job.goals],
     }
 
 
-def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
+def _source_report(source: Source, formats: Sequence[AxisFormat]) -> dict[str, object]:
+    return {
+        "batch": source.batch,
+        "model": as_written(source.model),
+        **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY, SIZE)},
+        **_plugged_in(source.costs, formats),
+        "measured_latency_ms": {
+            str(conditions_of(axis).threads): latency for axis, latency in source.measured.items()
+        },
+        "accuracy": source.accuracy,
+        "tuned_accuracy": source.tuned_accuracy,
+        "metric": source.metric.value,
+        "outputs": _scores_report(source.output_scores),
+        "tuned_outputs": _scores_report(source.tuned_output_scores),
+        "steps": source.steps,
+        "preparing_steps": dict(source.preparing_steps),
+    }
+
+
+def _scores_report(scores: Iterable[OutputScore]) -> list[dict[str, object]]:
+    return [{"output": score.output, "metric": score.metric.value, "value": score.value} for score in scores]
+
+
+def _goal_report(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -> dict[str, object]:
     return {
         "id": goal.id,
         "batch": goal.batch,
@@ -100,18 +117,16 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "hardware": hardware_of_goal(goal),
         "threads": goal.threads,
         "latency_judged_by": judged_by(goal),
-        "budget": amounts(goal.budget, source.formats if source else ()),
+        "budget": amounts(goal.budget, formats),
         "targets": [
             {"output": target.output or None, "metric": target.metric.value, "value": target.value}
             for target in goal.targets
         ],
-        "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
-        "outputs": [
-            {"output": score.output, "metric": score.metric.value, "value": score.value}
-            for score in goal.output_scores
-        ],
+        "achieved": {**_achieved(goal, goal, source, formats), "metric": goal.metric.value},
+        "outputs": _scores_report(goal.output_scores),
         "branches": [
-            {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
+            {"share": branch.share, **_achieved(goal, branch, source, formats)}
+            for branch in goal.branch_figures
         ],
         "met": goal.state is GoalState.MET,
         "reason": goal.reason,
@@ -123,26 +138,28 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
 
 def _plugged_in(
     costs: Costs,
-    source: Source | None,
+    formats: Iterable[AxisFormat],
     hardware: str = HOST.name,
     precision: Quantization = Quantization.NONE,
 ) -> dict[str, float | None]:
     """Return the figures of a network on the metrics of plug-ins, for a hardware and a precision."""
     figures: dict[str, float | None] = {}
-    for axis_format in source.formats if source else ():
+    for axis_format in formats:
         cost = axis_format.cost(costs, hardware, precision)
         figures[axis_format.name] = None if cost is None else axis_format.converted(cost)
     return figures
 
 
-def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
+def _achieved(
+    goal: Goal, network: Goal | BranchFigures, source: Source | None, formats: Iterable[AxisFormat]
+) -> dict[str, float | None]:
     """Return the costs and the accuracy of a goal's package, or of one of its branches."""
     precision = goal.quantization.precision
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
         MEMORY: network.achieved.get(memory_axis(precision)),
         SIZE: network.achieved.get(size_axis(precision)),
-        **_plugged_in(network.achieved, source, profile_of_goal(goal), precision),
+        **_plugged_in(network.achieved, formats, profile_of_goal(goal), precision),
         "latency_ms": latency_of(goal, network.achieved),
         "measured_latency_ms": measured_latency(goal, network),
         **_speedups(goal, network, source),
@@ -182,7 +199,7 @@ def measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
 
 def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
     """Return how much faster a package is than its source in float32, as predicted and as measured."""
-    known, axis = source_of(goal, source) or Source({}), latency_axis(profile_of_goal(goal))
+    known, axis = source or Source({}), latency_axis(profile_of_goal(goal))
     return {
         "speedup": speedup(known.costs.get(axis), latency_of(goal, network.achieved)),
         "measured_speedup": speedup(known.measured.get(axis), measured_latency(goal, network)),
@@ -207,9 +224,11 @@ def longest_first(spent: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
 
 
-def preparations(source: Source | None) -> str:
+def preparations(sources: Iterable[Source]) -> str:
     """Return in how many steps algorithms have prepared for all of their goals, in words; may be empty."""
-    steps = source.preparing_steps if source else {}
+    steps = Counter[str]()
+    for source in sources:
+        steps.update(source.preparing_steps)
     return ", ".join(
         f"{algorithm} prepared in {counted(count, 'step')}" for algorithm, count in steps.items()
     )

@@ -74,11 +74,23 @@ def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
     batches: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for goal in report["goals"]:
         batches[goal.get("batch", 0)].append(goal)  # older reports do not name it
+    # Older reports have the source of batch 0 alone.
+    sources = {
+        source.get("batch", 0): source for source in report.get("sources", (report["source"],)) if source
+    }
     return [
-        replace(trade_off, title=f"{trade_off.title}, batch {batch}" if len(batches) > 1 else trade_off.title)
+        replace(trade_off, title=f"{trade_off.title}, {_batch_name(batch, sources)}")
+        if len(batches) > 1
+        else trade_off
         for batch, goals in sorted(batches.items())
-        for trade_off in _trade_offs(batch, goals, report["source"] if batch == 0 else None)
+        for trade_off in _trade_offs(batch, goals, sources.get(batch))
     ]
+
+
+def _batch_name(batch: int, sources: Mapping[int, Mapping[str, Any]]) -> str:
+    """Return the number of a batch, with the name of its model where that is known."""
+    model = sources.get(batch, {}).get("model")
+    return f"batch {batch}: {model}" if model else f"batch {batch}"
 
 
 def _trade_offs(

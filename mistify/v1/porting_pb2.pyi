@@ -262,7 +262,7 @@ class RemoveJobResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "state", "seconds", "source", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token")
+    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token")
     class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -273,7 +273,7 @@ class Job(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
-    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CREATED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
@@ -284,7 +284,7 @@ class Job(_message.Message):
     id: str
     state: JobState
     seconds: float
-    source: Source
+    sources: _containers.RepeatedCompositeFieldContainer[Source]
     goals: _containers.RepeatedCompositeFieldContainer[Goal]
     reason: str
     created_unix_ms: int
@@ -292,10 +292,10 @@ class Job(_message.Message):
     goal_count: int
     goals_met: int
     next_page_token: str
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps")
+    __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps", "batch", "model", "output_scores", "tuned_output_scores")
     class CostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -325,6 +325,10 @@ class Source(_message.Message):
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     PREPARING_STEPS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SCORES_FIELD_NUMBER: _ClassVar[int]
+    TUNED_OUTPUT_SCORES_FIELD_NUMBER: _ClassVar[int]
     costs: _containers.ScalarMap[str, float]
     accuracy: float
     metric: str
@@ -333,7 +337,11 @@ class Source(_message.Message):
     measured: _containers.ScalarMap[str, float]
     steps: int
     preparing_steps: _containers.ScalarMap[str, int]
-    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., tuned_accuracy: _Optional[float] = ..., measured: _Optional[_Mapping[str, float]] = ..., steps: _Optional[int] = ..., preparing_steps: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    batch: int
+    model: str
+    output_scores: _containers.RepeatedCompositeFieldContainer[OutputScore]
+    tuned_output_scores: _containers.RepeatedCompositeFieldContainer[OutputScore]
+    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., tuned_accuracy: _Optional[float] = ..., measured: _Optional[_Mapping[str, float]] = ..., steps: _Optional[int] = ..., preparing_steps: _Optional[_Mapping[str, int]] = ..., batch: _Optional[int] = ..., model: _Optional[str] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ..., tuned_output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ...) -> None: ...
 
 class AxisFormat(_message.Message):
     __slots__ = ("quantity", "label", "units", "written", "whole", "relative", "expected")

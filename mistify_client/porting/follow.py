@@ -65,23 +65,25 @@ def follow(
         The job in its last state.
     """
     fetch = fetch or client.fetch
-    source, goals = job.source, {goal.id: goal for goal in job.goals}
+    sources, goals = job.sources, {goal.id: goal for goal in job.goals}
     left = None if only is None else set(only)
     for event in once_for_equal_goals(client.watch(job.id)):
         if left is not None and event.goal_id not in left:
             continue
         match event.event:
             case ProgressUpdate() as progress:
-                own = source_behind(event.goal_id, goals, source)
+                own = source_behind(event.goal_id, goals, sources)
                 display.update(event.goal_id or SOURCE, progress, own)
-            case GoalState() as state if event.goal_id is not None and (state.ended or source is None):
+            case GoalState() as state if event.goal_id is not None and (
+                state.ended or source_behind(event.goal_id, goals, sources) is None
+            ):
                 now, goal = client.with_goal(job.id, event.goal_id)
-                source = now.source
+                sources = now.sources
                 if not state.ended:
                     continue
                 if goal.files:
                     fetch(job.id, goal.id, package_directory(out, goal.id))
-                display.ended(goal, source)
+                display.ended(goal, now.source_of(goal))
                 if left is not None:
                     left.remove(goal.id)
         if left is not None and not left:

@@ -30,10 +30,11 @@ def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
         unix_ms = event.unix_ms
         match event.event:
             case ProgressUpdate() as progress:
-                own = source_behind(event.goal_id, goals, job.source)
+                own = source_behind(event.goal_id, goals, job.sources)
                 lines.update(event.goal_id or SOURCE, progress, own)
             case GoalState() as state if state.ended and event.goal_id in goals:
-                lines.ended(goals[event.goal_id], job.source)
+                goal = goals[event.goal_id]
+                lines.ended(goal, job.source_of(goal))
             case GoalState() as state if not state.ended:
                 lines.show_line(f"{event.goal_id}: {state.value}")
             case JobState() as state:

@@ -1,6 +1,6 @@
 """The progress of a running job: a bar for each goal on a terminal, plain lines elsewhere."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from mistify.jobs.comparison import source_of
 from mistify.jobs.formatting import quality, shares
 from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify.jobs.report import outcome
@@ -30,11 +29,11 @@ class Display(Protocol):
         Args:
             subject: The goal's id.
             progress: What is shown.
-            source: That of the goal, as `source_behind` returns it.
+            source: That of the goal, or of the job if it has one alone; None where it is not known.
         """
 
     def ended(self, goal: Goal, source: Source | None) -> None:
-        """Show that a goal has ended; `source` is the job's."""
+        """Show that a goal has ended; `source` is that of the goal."""
 
     def show_line(self, line: str) -> None:
         """Show a line of text."""
@@ -66,16 +65,17 @@ def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
         before = event
 
 
-def source_behind(goal_id: str | None, goals: Mapping[str, Goal], source: Source | None) -> Source | None:
-    """Return a job's source, or None for a goal that was made from another one.
+def source_behind(goal_id: str | None, goals: Mapping[str, Goal], sources: Sequence[Source]) -> Source | None:
+    """Return the source that an event is about; None where that is not known.
 
     Args:
-        goal_id: That of the goal, None for the job as a whole.
+        goal_id: That of the event's goal; None for work on a source, which does not name its batch.
         goals: The job's, as far as they are known, by their ids.
-        source: The job's.
+        sources: The job's.
     """
     goal = goals.get(goal_id or "")
-    return source if goal is None else source_of(goal, source)
+    batches = {each.batch for each in (goals.values() if goal is None else [goal])}
+    return next((source for source in sources if batches == {source.batch}), None)
 
 
 class BarDisplay:
@@ -168,6 +168,6 @@ def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Sour
 
 
 def _ending(goal: Goal, source: Source | None) -> str:
-    figures = _figures(goal, goal.achieved, source_of(goal, source))
+    figures = _figures(goal, goal.achieved, source)
     reason = goal.reason if goal.state is not GoalState.MET else ""
     return f"{goal.id}: " + ", ".join(filter(None, [outcome(goal), reason, figures]))

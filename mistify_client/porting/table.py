@@ -1,12 +1,13 @@
 """The result of a job as a table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
+from mistify.config.metric import OutputScore
 from mistify.costs.budget import (
     FLOPS,
     LATENCY,
@@ -20,7 +21,7 @@ from mistify.costs.budget import (
 )
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
-from mistify.jobs.comparison import compared_quality, source_of
+from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, duration, quality
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify.jobs.report import (
@@ -34,6 +35,7 @@ from mistify.jobs.report import (
     profile_of_goal,
     time_shares,
 )
+from mistify.uploads import as_written
 from mistify.wording import counted, listed, names_by
 
 #: The least width of the ids of goals; longer ones are folded.
@@ -76,34 +78,45 @@ def table(job: Job, width: int = 80) -> Table:
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
     threads_said = _threads(job.goals) if in_caption else None
-    said = threads_said, _predicted(job.goals), escape(preparations(job.source)), _time_shares(job.spent)
+    said = threads_said, _predicted(job.goals), escape(preparations(job.sources)), _time_shares(job.spent)
     caption = "\n".join(filter(None, said))
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
         hidden.add(_PRECISION)
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
-    source = job.source
-    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job.goals, source)
-    goal_rows = [row for goal in job.goals for row in _rows_of(goal, source)]
-    source_rows = [] if source is None else list(_source_rows(source, min(threads, default=1)))
-    columns = _fitting(columns, [*source_rows, *goal_rows], width)
+    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job)
+    sections = list(_sections(job, min(threads, default=1)))
+    columns = _fitting(columns, [row for rows in sections for row in rows], width)
     for column in columns:
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
         else:
             left = column in (_ALGORITHM, _PRECISION, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
-    for rows in (source_rows, goal_rows):
+    for rows in sections:
         for row in rows:
             table.add_row(*(escape(row.get(column, "")) for column in columns))
         table.add_section()
     return table
 
 
+def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
+    """Yield for each batch the rows of its source, named where there are several, and those of its goals."""
+    sources = {source.batch: source for source in job.sources}
+    batches: dict[int, list[Goal]] = {batch: [] for batch in sources}
+    for goal in job.goals:
+        batches.setdefault(goal.batch, []).append(goal)
+    for batch, goals in sorted(batches.items()):
+        source = sources.get(batch)
+        if source is not None:
+            yield list(_source_rows(source, threads, with_name=len(batches) > 1))
+        yield [row for goal in goals for row in _rows_of(goal, source)]
+
+
 def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
     """Yield the row of a goal, and those of its outputs and branches."""
     yield _goal_row(goal, source)
-    yield from _output_rows(goal)
+    yield from _output_rows(goal.output_scores)
     yield from _branch_rows(goal, source)
 
 
@@ -132,14 +145,10 @@ def _width(column: str, rows: Iterable[Mapping[str, str]]) -> int:
     return max(map(cell_len, cells))
 
 
-def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:
+def _limited_metrics(job: Job) -> list[str]:
     """Return the columns for metrics of plug-ins that goals limit."""
-    limited = {quantity_of(axis) for goal in goals for axis in goal.budget}
-    return [
-        axis_format.label
-        for axis_format in (source.formats if source else ())
-        if axis_format.quantity in limited
-    ]
+    limited = {quantity_of(axis) for goal in job.goals for axis in goal.budget}
+    return [axis_format.label for axis_format in job.formats if axis_format.quantity in limited]
 
 
 def _threads(goals: Iterable[Goal]) -> str:
@@ -164,11 +173,11 @@ def _time_shares(spent: Mapping[str, float]) -> str | None:
     return escape(f"where the time went: {shown}") if shown else None
 
 
-def _source_rows(source: Source, threads: int) -> Iterable[dict[str, str]]:
-    """Yield the row of the source as it came, and once it is measured that of the tuned one."""
+def _source_rows(source: Source, threads: int, *, with_name: bool) -> Iterable[dict[str, str]]:
+    """Yield the rows of the source as it came and of its outputs, then those of the tuned one."""
     axis = latency_axis(at_threads(HOST.name, threads))
     yield {
-        _GOAL: "source",
+        _GOAL: f"source {as_written(source.model)}".strip() if with_name else "source",
         **_counts(source.costs, source),
         _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
         _THREADS: str(threads),
@@ -177,8 +186,10 @@ def _source_rows(source: Source, threads: int) -> Iterable[dict[str, str]]:
         **_plugged_in_cells(source.costs, source),
         _ACCURACY: quality(source.metric, source.accuracy),
     }
+    yield from _output_rows(source.output_scores)
     if source.tuned_accuracy is not None:
         yield {_GOAL: "- tuned", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
+        yield from _output_rows(source.tuned_output_scores)
 
 
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
@@ -199,9 +210,9 @@ def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
         yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
 
 
-def _output_rows(goal: Goal) -> Iterable[dict[str, str]]:
+def _output_rows(scores: Sequence[OutputScore]) -> Iterable[dict[str, str]]:
     """Yield a row with each score of an output, where there are several."""
-    for score in goal.output_scores if len(goal.output_scores) > 1 else ():
+    for score in scores if len(scores) > 1 else ():
         shown = f"{score.metric} {quality(score.metric, score.value)}"
         yield {_GOAL: f"- {score.output}", _ACCURACY: shown}
 
@@ -209,7 +220,7 @@ def _output_rows(goal: Goal) -> Iterable[dict[str, str]]:
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
     precision = goal.quantization.precision
     return {
-        **_counts(network.achieved, source_of(goal, source)),
+        **_counts(network.achieved, source),
         **_plugged_in_cells(network.achieved, source, profile_of_goal(goal), precision),
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
         _PREDICTED: amount(LATENCY, latency_of(goal, network.achieved)),

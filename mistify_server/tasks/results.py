@@ -189,12 +189,16 @@ class ReferenceResult(TaskDone):
     Attributes:
         accuracy: Of the source as it came.
         tuned_accuracy: Of the tuned source.
+        output_scores: Of each output of the source as it came, by a metric of its own.
+        tuned_output_scores: Likewise of the tuned source.
         measured: Milliseconds of the source on this machine, by axis.
     """
 
     kind: Literal["reference_result"] = "reference_result"
     accuracy: float
     tuned_accuracy: float
+    output_scores: tuple[OutputScore, ...] = ()
+    tuned_output_scores: tuple[OutputScore, ...] = ()
     measured: dict[str, float]
 
 

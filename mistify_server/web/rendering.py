@@ -1,5 +1,6 @@
 """The templates of the pages."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 
@@ -7,8 +8,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
-from mistify.jobs.comparison import compared_quality, source_of
+from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, duration, label, quality, shares
+from mistify.jobs.job import Goal
 from mistify.jobs.report import hardware_of_goal, outcome, preparations, time_shares
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import counted
@@ -51,12 +53,18 @@ def _environment() -> Environment:
         "latency": lambda figure: amount(LATENCY, figure),
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
+        "score_title": _score_title,
         "shares": shares,
-        "source_of": source_of,
         "preparations": preparations,
         "time_shares": time_shares,
     }
     return environment
+
+
+def _score_title(goals: Iterable[Goal]) -> str:
+    """Return the metric that all goals have, as the title of a column; `score` where they differ."""
+    metrics = {goal.metric.value for goal in goals}
+    return metrics.pop() if len(metrics) == 1 else "score"
 
 
 def _moment(unix_ms: float) -> str:

@@ -65,7 +65,7 @@ def ended_job(files: dict[str, bytes]) -> Job:
     )
     tenth = Goal("tenth", 0, {"flops": 100.0}, parent="half", state=GoalState.FAILED, reason="no room")
     spent = {"tracing": 0.5, "training": 7.25, "saving": 0.01, "waiting": 0.0, "other": 0.25}
-    return Job("job-1", JobState.DONE, (half, tenth), 1_700_000_000_000, Source(COSTS, 0.8), 4.5, spent)
+    return Job("job-1", JobState.DONE, (half, tenth), 1_700_000_000_000, (Source(COSTS, 0.8),), 4.5, spent)
 
 
 def events() -> list[JobEvent]:

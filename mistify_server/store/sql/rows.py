@@ -226,27 +226,38 @@ def _first_position(token: str) -> int:
 
 
 def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
-    of_batch = BatchRow.job_id == row.id, BatchRow.number == 0
-    columns = select(BatchRow.root, BatchRow.reference, BatchRow.preparations)
-    root, measured, preparations = session.execute(columns.where(*of_batch)).one()
-    source = None
-    if root is not None:
-        # Of a plan with thousands of nodes, one key is read. Costs on hardware that was named after the root
-        # was made are in the plan alone.
-        planned_costs = session.scalars(select(BatchRow.plan["source_costs"]).where(*of_batch)).one()
-        reference = None if measured is None else ReferenceResult.model_validate(measured)
-        made = SourceResult.model_validate(root)
-        prepared = {name: PrepareResult.model_validate(of) for name, of in preparations.items()}
-        source = _source(made, reference, _COSTS.validate_python(planned_costs), prepared)
     return Job(
         id=row.id,
         state=JobState(row.state),
         goals=goals,
         created_unix_ms=row.created_unix_ms,
-        source=source,
+        sources=_sources(session, row.id),
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,
+    )
+
+
+def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
+    """Return the sources of the batches whose roots are made, in the order of the batches."""
+    # Of a plan with thousands of nodes, two keys are read. Costs on hardware that was named after the root
+    # was made are in the plan alone.
+    planned = BatchRow.plan["model_name"], BatchRow.plan["source_costs"]
+    columns = select(BatchRow.number, *planned, BatchRow.root, BatchRow.reference, BatchRow.preparations)
+    rows = session.execute(columns.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
+    return tuple(
+        replace(
+            _source(
+                SourceResult.model_validate(root),
+                None if reference is None else ReferenceResult.model_validate(reference),
+                _COSTS.validate_python(planned_costs),
+                {name: PrepareResult.model_validate(made) for name, made in preparations.items()},
+            ),
+            batch=number,
+            model=model,
+        )
+        for number, model, planned_costs, root, reference, preparations in rows
+        if root is not None
     )
 
 
@@ -288,6 +299,8 @@ def _source(
         source,
         accuracy=reference.accuracy,
         tuned_accuracy=reference.tuned_accuracy,
+        output_scores=reference.output_scores,
+        tuned_output_scores=reference.tuned_output_scores,
         measured=reference.measured,
     )
 

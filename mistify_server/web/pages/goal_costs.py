@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from mistify.costs.budget import LATENCY, Costs, conditions_of, quantity_of, source_axis
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
-from mistify.jobs.comparison import source_of
 from mistify.jobs.formatting import label
 from mistify.jobs.job import Goal, Source
 
@@ -22,17 +21,17 @@ class Cost:
     source: float | None
 
 
-def costs_of(goal: Goal, source: Source | None) -> list[Cost]:
+def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -> list[Cost]:
     """Return the costs of a goal's package that the cost model knows, then what was measured.
 
     Of a goal without a package they are those that it limits.
 
     Args:
         goal: The goal.
-        source: That of the job; a goal that was made from another one is shown without it.
+        source: That of the goal; None while it is unknown.
+        formats: How to read the costs that plug-ins of the server have added.
     """
-    formats = source.formats if source else ()
-    own = source_of(goal, source) or Source({})
+    own = source or Source({})
     if not goal.achieved:
         return [
             Cost(label(axis, formats), axis, None, limit, own.costs.get(source_axis(axis)))

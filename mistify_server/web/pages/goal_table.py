@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import OVERALL
 from mistify.costs.axes import built_in_formats
 from mistify.costs.budget import FLOPS, LATENCY, MEMORY, PARAMS, quantity_of
@@ -13,6 +13,7 @@ from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, quality
 from mistify.jobs.job import BranchFigures, Goal, Job, Source
 from mistify.jobs.report import PREDICTION, judged_by, latency_of, measured_latency, profile_of_goal
+from mistify.uploads import as_written
 
 #: Quantities that every table has, in this order; those of other limits follow.
 _ALWAYS: Final = (FLOPS, PARAMS, MEMORY, LATENCY)
@@ -58,21 +59,38 @@ class GoalRows:
 
 
 @dataclass(frozen=True)
-class GoalTable:
-    """Rows for the source, as it came and tuned, and for each goal."""
+class BatchRows:
+    """Rows for the source of a batch, as it came and tuned, and for each goal that is made from it."""
 
-    columns: Sequence[Column]
     source: Sequence[Row]
     goals: Sequence[GoalRows]
 
 
+@dataclass(frozen=True)
+class GoalTable:
+    """Rows for each batch of a job."""
+
+    columns: Sequence[Column]
+    batches: Sequence[BatchRows]
+
+
 def goal_table(job: Job) -> GoalTable:
-    """Return the table of a job."""
-    formats = job.source.formats if job.source else ()
-    columns = list(_columns(job, (*built_in_formats(), *formats)))
+    """Return the table of a job; sources have the names of their models where there are several."""
+    columns = list(_columns(job, (*built_in_formats(), *job.formats)))
     threads = min((goal.threads for goal in job.goals), default=1)
-    source = [] if job.source is None else list(_source_rows(job.source, threads, columns))
-    return GoalTable(columns, source, [_goal_rows(goal, job.source, columns) for goal in job.goals])
+    sources = {source.batch: source for source in job.sources}
+    numbers = sorted({*sources, *(goal.batch for goal in job.goals)})
+    batches = []
+    for number in numbers:
+        source = sources.get(number)
+        named = f"source {as_written(source.model)}".strip() if source and len(numbers) > 1 else "source"
+        batches.append(
+            BatchRows(
+                list(_source_rows(source, named, threads, columns)) if source else [],
+                [_goal_rows(goal, source, columns) for goal in job.goals if goal.batch == number],
+            )
+        )
+    return GoalTable(columns, batches)
 
 
 def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
@@ -86,13 +104,15 @@ def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
             yield Column(axis_format.label, axis_format)
 
 
-def _source_rows(source: Source, threads: int, columns: Sequence[Column]) -> Iterator[Row]:
+def _source_rows(source: Source, name: str, threads: int, columns: Sequence[Column]) -> Iterator[Row]:
     as_it_came = Goal("", 0, {}, threads=threads)  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
     figures = [_figure(as_it_came, network, column, {}) for column in columns]
-    yield Row("source", figures, Figure(quality(source.metric, source.accuracy)))
+    yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
+    yield from _score_rows(source.output_scores, {}, columns)
     if source.tuned_accuracy is not None:
         yield Row("tuned", _nothing(columns), Figure(quality(source.metric, source.tuned_accuracy)))
+        yield from _score_rows(source.tuned_output_scores, {}, columns)
 
 
 def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> GoalRows:
@@ -110,17 +130,19 @@ def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> 
         )
         for branch in goal.branch_figures
     ]
-    return GoalRows(goal, package, [*_output_rows(goal, columns), *branches])
-
-
-def _output_rows(goal: Goal, columns: Sequence[Column]) -> Iterator[Row]:
-    """Yield a row for each metric of an output; where there is one output, only if it has a target."""
-    scores = {(score.output, score.metric): score.value for score in goal.output_scores}
     targets = {(each.output, each.metric): each.value for each in goal.targets if each.output != OVERALL}
-    for output, metric in dict.fromkeys([*(scores if len(scores) > 1 else ()), *targets]):
+    return GoalRows(goal, package, [*_score_rows(goal.output_scores, targets, columns), *branches])
+
+
+def _score_rows(
+    scores: Sequence[OutputScore], targets: Mapping[tuple[str, Metric], float], columns: Sequence[Column]
+) -> Iterator[Row]:
+    """Yield a row for each metric of an output; where there is one output, only if it has a target."""
+    reached = {(score.output, score.metric): score.value for score in scores}
+    for output, metric in dict.fromkeys([*(reached if len(reached) > 1 else ()), *targets]):
         key = output, metric
         yield Row(
-            f"{output}, {metric}", _nothing(columns), _compared(metric, scores.get(key), targets.get(key))
+            f"{output}, {metric}", _nothing(columns), _compared(metric, reached.get(key), targets.get(key))
         )
 
 

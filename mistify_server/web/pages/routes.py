@@ -7,9 +7,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Job, JobEvent
+from mistify.jobs.job import JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.report import report
 from mistify_server.services import Services
@@ -71,10 +70,11 @@ def page_routes(services: Services) -> APIRouter:
             job=part.job,
             goal=shown,
             data=reported["goals"][0],
-            costs=costs_of(shown, part.job.source),
-            formats=_formats(part.job),
+            source=part.job.source_of(shown),
+            costs=costs_of(shown, part.job.source_of(shown), part.job.formats),
+            formats=part.job.formats,
             details=details,
-            curves=curves_of(shown, details, _formats(part.job)),
+            curves=curves_of(shown, details, part.job.formats),
             layers=shown_layers(details.layers) if details.layers else None,
         )
 
@@ -118,7 +118,3 @@ def _job_page(request: Request, part: JobPart, events: Sequence[JobEvent]) -> HT
         last_event=events[-1].sequence,
         progress=progress_of(events),
     )
-
-
-def _formats(job: Job) -> tuple[AxisFormat, ...]:
-    return job.source.formats if job.source else ()

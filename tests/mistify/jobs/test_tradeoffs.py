@@ -40,15 +40,14 @@ def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
         [],
         ["half", "small", "switching", "sparse"],
     )
-    assert job.source is not None
-    assert latency.source == (job.source.measured["latency_ms@host"], job.source.tuned_accuracy)
+    assert latency.source == (job.sources[0].measured["latency_ms@host"], job.sources[0].tuned_accuracy)
 
 
 def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
     one = Goal("one", 0, {}, state=GoalState.MET, achieved={"flops": 1.0, "params": 2.0}, accuracy=0.5)
     two = replace(one, id="two", achieved={"flops": 3.0})
     waiting = Goal("waiting", 0, {})
-    job = Job("j", JobState.RUNNING, (one, two, waiting), 0, Source({}))
+    job = Job("j", JobState.RUNNING, (one, two, waiting), 0, (Source({}),))
     (flops,) = trade_offs(report(job))
     assert (flops.axis, [point.goal for point in flops.points], flops.source) == (
         "flops",
@@ -58,11 +57,17 @@ def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
     assert trade_offs(report(replace(job, goals=()))) == []
 
 
-def test_each_batch_has_trade_offs_of_its_own_and_the_source_is_that_of_the_first() -> None:
+def test_each_batch_has_trade_offs_and_a_source_of_its_own() -> None:
     one = Goal("one", 0, {"flops": 5.0}, state=GoalState.MET, achieved={"flops": 1.0}, accuracy=0.5)
     other = replace(one, id="other", batch=1, budget={"flops": 7.0}, metric=Metric.MSE)
     goals = [replace(goal, id=f"{goal.id}-{number}") for goal in (one, other) for number in (1, 2)]
-    job = Job("j", JobState.DONE, tuple(goals), 0, Source({"flops": 9.0}, tuned_accuracy=0.9))
+    job = Job("j", JobState.DONE, tuple(goals), 0, (Source({"flops": 9.0}, tuned_accuracy=0.9),))
+    named = Source({"flops": 8.0}, batch=1, model="second.keras", metric=Metric.MSE, tuned_accuracy=0.1)
+    with_both = trade_offs(report(replace(job, sources=(*job.sources, named))))
+    assert [(each.title, each.source) for each in with_both] == [
+        ("multiply-adds, batch 0", (9.0, 0.9)),
+        ("multiply-adds, batch 1: second.keras", (8.0, 0.1)),
+    ]
     first, second = trade_offs(report(job))
     assert [(each.title, each.batch) for each in (first, second)] == [
         ("multiply-adds, batch 0", 0),
@@ -72,3 +77,5 @@ def test_each_batch_has_trade_offs_of_its_own_and_the_source_is_that_of_the_firs
     assert [point.goal for point in second.points] == ["other-1", "other-2"]
     assert (first.limits, first.metric, first.source) == ([5.0], Metric.ACCURACY, (9.0, 0.9))
     assert (second.limits, second.metric, second.source) == ([7.0], Metric.MSE, None)
+    older = {name: figures for name, figures in report(job).items() if name != "sources"}
+    assert trade_offs(older) == [first, second]

@@ -66,6 +66,7 @@ tunings = st.builds(
 )
 metrics = st.sampled_from([*Metric, Metric("top_two"), Metric("pinball_error")])
 targets = st.lists(st.builds(Target, texts, metrics, finite), max_size=3).map(tuple)
+scores = st.lists(st.builds(OutputScore, texts, metrics, finite), max_size=2).map(tuple)
 goals = st.builds(
     Goal,
     id=names,
@@ -91,7 +92,7 @@ goals = st.builds(
     seconds=finite,
     steps=int64,
     files=st.lists(files, max_size=3).map(tuple),
-    output_scores=st.lists(st.builds(OutputScore, texts, metrics, finite), max_size=2).map(tuple),
+    output_scores=scores,
     branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
     precision_choice=texts,
 )
@@ -106,6 +107,11 @@ sources = st.builds(
     Source,
     costs,
     st.none() | finite,
+    batch=st.integers(0, 2**31 - 1),
+    model=texts,
+    metric=metrics,
+    output_scores=scores,
+    tuned_output_scores=scores,
     formats=st.lists(formats, max_size=2).map(tuple),
     tuned_accuracy=st.none() | finite,
     measured=costs,
@@ -118,7 +124,7 @@ jobs = st.builds(
     state=st.sampled_from(JobState),
     goals=st.lists(goals, max_size=3).map(tuple),
     created_unix_ms=int64,
-    source=st.none() | sources,
+    sources=st.lists(sources, max_size=2).map(tuple),
     seconds=finite,
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,

@@ -35,4 +35,4 @@ def plugged_in(job):
         budget={"energy_mj@int8": 0.4, "1/frames_per_s@pi": 0.04},
         achieved={**costs, **half.achieved, "energy_mj@int8": 0.3, "1/frames_per_s@pi": 0.02},
     )
-    return replace(job, goals=(half, tenth), source=replace(job.source, costs=costs, formats=formats))
+    return replace(job, goals=(half, tenth), sources=(replace(job.sources[0], costs=costs, formats=formats),))

@@ -7,7 +7,14 @@ from rich.console import Console
 
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate, Source
 from mistify_client.porting.log import show_log
-from mistify_client.porting.progress import SOURCE, BarDisplay, LineDisplay, display, once_for_equal_goals
+from mistify_client.porting.progress import (
+    SOURCE,
+    BarDisplay,
+    LineDisplay,
+    display,
+    once_for_equal_goals,
+    source_behind,
+)
 
 MODEL = Source({"flops": 1000.0, "params": 100.0}, 0.8)
 
@@ -43,7 +50,7 @@ def test_lines_without_a_terminal():
 
 def test_a_goal_of_another_batch_is_not_compared_with_the_source():
     half = Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75)
-    job = Job("j", JobState.DONE, (half, replace(half, id="other", batch=1)), 0, MODEL)
+    job = Job("j", JobState.DONE, (half, replace(half, id="other", batch=1)), 0, (MODEL,))
     adapting = ProgressUpdate("adapting", 1, 200, {"flops": 700.0}, 0.78)
     events = [
         JobEvent(number, number, goal, event)
@@ -57,6 +64,19 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source():
         "other: adapting 1/200, accuracy 78.0%",
         "other: met, accuracy 75.0%",
     ]
+    out = console(terminal=False)
+    larger = Source({"flops": 7_000.0}, batch=1)
+    show_log(events, replace(job, sources=(MODEL, larger)), out)
+    assert out.file.getvalue().splitlines()[2].endswith("accuracy 78.0%, multiply-adds 10%")
+    assert out.file.getvalue().splitlines()[3].endswith("accuracy 75.0%, multiply-adds 7%")
+
+
+def test_work_on_a_source_is_shown_beside_it_only_where_there_is_one():
+    goal = Goal("half", 0, {})
+    one, two = {"half": goal}, {"half": goal, "other": replace(goal, batch=1)}
+    assert source_behind(None, one, (MODEL,)) is MODEL
+    assert source_behind(None, two, (MODEL,)) is None
+    assert source_behind("other", two, (MODEL,)) is None
 
 
 def test_algorithms_that_prepare_at_the_same_time_have_a_line_for_each_tenth():

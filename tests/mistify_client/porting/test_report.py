@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, GoalState, Source
@@ -14,28 +15,37 @@ from tests.mistify_client.porting.shown_jobs import lines_of_table, plugged_in
 
 def test_report_has_exactly_the_documented_form(service):
     source = replace(
-        service.fake.job.source,
+        service.fake.job.sources[0],
+        model="upload:" + "a" * 64 + "/m.keras",
         measured={"latency_ms@host": 1.0},
         tuned_accuracy=0.78,
+        output_scores=(OutputScore("y", Metric.ACCURACY, 0.8),),
+        tuned_output_scores=(OutputScore("y", Metric.ACCURACY, 0.78),),
         steps=2400,
         preparing_steps={"nested": 2400},
     )
-    assert report(replace(service.fake.job, source=source)) == {
+    source_report = {
+        "batch": 0,
+        "model": "m.keras",
+        "flops": 1000.0,
+        "params": 100.0,
+        "memory_bytes": 4000.0,
+        "size_bytes": None,
+        "measured_latency_ms": {"1": 1.0},
+        "accuracy": 0.8,
+        "tuned_accuracy": 0.78,
+        "metric": "accuracy",
+        "outputs": [{"output": "y", "metric": "accuracy", "value": 0.8}],
+        "tuned_outputs": [{"output": "y", "metric": "accuracy", "value": 0.78}],
+        "steps": 2400,
+        "preparing_steps": {"nested": 2400},
+    }
+    assert report(replace(service.fake.job, sources=(source,))) == {
         "job": "job-1",
         "seconds": 4.5,
         "spent": {"training": 7.25, "tracing": 0.5, "other": 0.25, "saving": 0.01, "waiting": 0.0},
-        "source": {
-            "flops": 1000.0,
-            "params": 100.0,
-            "memory_bytes": 4000.0,
-            "size_bytes": None,
-            "measured_latency_ms": {"1": 1.0},
-            "accuracy": 0.8,
-            "tuned_accuracy": 0.78,
-            "metric": "accuracy",
-            "steps": 2400,
-            "preparing_steps": {"nested": 2400},
-        },
+        "source": source_report,
+        "sources": [source_report],
         "metrics": {},
         "goals": [
             {
@@ -250,7 +260,7 @@ def test_packages_are_compared_with_their_source(service):
     )
     measured_source = {"latency_ms@host": 9.0, "latency_ms@host@4-threads": 2.0}
     source = Source({**own, "latency_ms@host": 7.0}, 0.7, tuned_accuracy=0.9, measured=measured_source)
-    job = replace(service.fake.job, source=source, goals=(half, replace(half, id="b", batch=1)))
+    job = replace(service.fake.job, sources=(source,), goals=(half, replace(half, id="b", batch=1)))
     first, of_another_source = report(job)["goals"]
     figures = {name: first["achieved"][name] for name in ("speedup", "measured_speedup", "accuracy_change")}
     assert figures == pytest.approx({"speedup": 4.0, "measured_speedup": 5.0, "accuracy_change": -0.005})
@@ -258,6 +268,10 @@ def test_packages_are_compared_with_their_source(service):
     assert (small["speedup"], small["measured_speedup"]) == (2.0, None)
     assert small["accuracy_change"] == pytest.approx(-0.02)
     assert {of_another_source["achieved"][name] for name in figures} == {None}
+    slower = replace(source, batch=1, tuned_accuracy=0.995, measured={"latency_ms@host@4-threads": 4.0})
+    _, second = report(replace(job, sources=(source, slower)))["goals"]
+    assert second["achieved"]["measured_speedup"] == 10.0
+    assert second["achieved"]["accuracy_change"] == pytest.approx(-0.1)
     lines = lines_of_table(job, 80)
     assert max(map(len, lines)) <= 80
     assert next(line for line in lines if line.startswith("- tuned ")).split() == ["-", "tuned", "90.0%"]

@@ -9,7 +9,7 @@ from rich.console import Console
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify.jobs.job import BranchFigures
+from mistify.jobs.job import BranchFigures, Source
 from mistify.jobs.report import report
 from mistify_client.porting.table import table
 from tests.mistify_client.porting.shown_jobs import lines_of_table, plugged_in
@@ -96,8 +96,8 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
     narrow = lines_of_table(job, 134)
     assert "threads" not in next(line for line in narrow if "goal" in line).split()
     assert any(line.strip() == "latencies with 1 thread (tenth), 4 threads (half)" for line in narrow)
-    source = replace(job.source, costs={**job.source.costs, "latency_ms@host@4-threads": 2.0})
-    lines = lines_of_table(replace(job, source=source, goals=(half,)), 100)
+    source = replace(job.sources[0], costs={**job.sources[0].costs, "latency_ms@host@4-threads": 2.0})
+    lines = lines_of_table(replace(job, sources=(source,), goals=(half,)), 100)
     assert next(line for line in lines if line.startswith("source")).split()[-3] == "2ms"
     assert any(line.strip() == "latencies with 4 threads" for line in lines)
 
@@ -105,8 +105,8 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
 def measured(job):
     """The job with its source, and a goal whose package was measured."""
     half, tenth = job.goals
-    source = replace(job.source, measured={"latency_ms@host": 1.5}, tuned_accuracy=0.78)
-    return replace(job, source=source, goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
+    source = replace(job.sources[0], measured={"latency_ms@host": 1.5}, tuned_accuracy=0.78)
+    return replace(job, sources=(source,), goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])
@@ -132,7 +132,9 @@ def test_a_crowded_table_leaves_out_columns_and_cuts_no_figure(service, width):
         threads=4,
     )
     job = replace(
-        service.fake.job, goals=(goal, half), source=replace(service.fake.job.source, tuned_accuracy=0.8)
+        service.fake.job,
+        goals=(goal, half),
+        sources=(replace(service.fake.job.sources[0], tuned_accuracy=0.8),),
     )
     lines = lines_of_table(job, width)
     assert max(map(len, lines)) <= width
@@ -154,10 +156,10 @@ def test_the_table_has_metrics_that_goals_limit(service):
 
 def test_what_a_server_sends_is_shown_as_it_stands(service):
     job = plugged_in(service.fake.job)
-    energy, *others = job.source.formats
-    source = replace(job.source, formats=(replace(energy, label="energy [mJ]"), *others))
+    energy, *others = job.sources[0].formats
+    source = replace(job.sources[0], formats=(replace(energy, label="energy [mJ]"), *others))
     goals = tuple(replace(goal, algorithm="mine [/b]") for goal in job.goals)
-    shown = "\n".join(lines_of_table(replace(job, source=source, goals=goals), 140))
+    shown = "\n".join(lines_of_table(replace(job, sources=(source,), goals=goals), 140))
     assert "energy [mJ]" in shown
     assert "mine [/b]" in shown
 
@@ -171,3 +173,40 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source(service):
     assert "480 (0.48)" in shown["half"]
     assert "480" in shown["other"]
     assert "(0.48)" not in shown["other"] + shown["-"]
+
+
+def test_each_batch_has_its_source_above_its_goals(service):
+    half, tenth = service.fake.job.goals
+    first = replace(service.fake.job.sources[0], model="small.keras", tuned_accuracy=0.9)
+    second = Source({"flops": 1_200.0}, 0.7, batch=1, model="large.keras", tuned_accuracy=0.8)
+    goals = replace(tenth, batch=1, achieved={"flops": 300.0}, accuracy=0.75), half
+    job = replace(service.fake.job, goals=goals, sources=(first, second))
+    rows = [line.split() for line in lines_of_table(job, 100) if line.startswith(("s", "-", "half", "tenth"))]
+    assert [row[0] for row in rows] == ["source", "-", "half", "source", "-", "tenth"]
+    assert ("1K" in rows[0], "(1.00)" in rows[0], "(1.00)" in rows[3]) == (True, True, True)
+    assert rows[2][-3:-1] == ["75.0%", "(-15.0)"]
+    assert "(0.25)" in rows[5]
+    shown = "".join("".join(line.split()) for line in lines_of_table(job, 100))
+    assert shown.count(".keras") == 2
+
+
+def test_outputs_of_the_source_have_rows_of_their_own(service):
+    def scores(*figures):
+        named = zip(("kind", "age"), (Metric.ACCURACY, Metric.MAE), figures, strict=True)
+        return tuple(OutputScore(name, metric, figure) for name, metric, figure in named)
+
+    source = replace(
+        service.fake.job.sources[0],
+        tuned_accuracy=0.9,
+        output_scores=scores(0.347, 12.0),
+        tuned_output_scores=scores(0.5, 8.0),
+    )
+    lines = lines_of_table(replace(service.fake.job, sources=(source,)), 80)
+    start = next(number for number, line in enumerate(lines) if line.startswith("source"))
+    assert [line.split() for line in lines[start + 1 : start + 6]] == [
+        ["-", "kind", "accuracy", "34.7%"],
+        ["-", "age", "mae", "12"],
+        ["-", "tuned", "90.0%"],
+        ["-", "kind", "accuracy", "50.0%"],
+        ["-", "age", "mae", "8"],
+    ]

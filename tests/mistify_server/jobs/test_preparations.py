@@ -72,8 +72,8 @@ async def test_an_algorithm_prepares_once_for_its_own_goals_before_the_first_of_
     assert given["morphnet"] is None
     assert given["nested"] is not None
     assert {task["prepared"] for task in site.tasks("adapt")} == set(given.values())
-    assert job.source.preparing_steps == {"nested": 40}
-    assert job.source.steps == 10
+    assert job.sources[0].preparing_steps == {"nested": 40}
+    assert job.sources[0].steps == 10
     assert job.spent["training"] == 0.5 + 0.5 + 4 * 1.5
 
 
@@ -117,7 +117,7 @@ async def test_a_restarted_server_does_not_prepare_again(
     (site.control / "hold-adapt").unlink()
     async with serving_at(site.settings()) as caller:
         job = await caller.finished(job.id)
-    assert (job.state, job.source.preparing_steps) == (JobState.DONE, {"nested": 40})
+    assert (job.state, job.sources[0].preparing_steps) == (JobState.DONE, {"nested": 40})
     assert len(site.tasks("prepare")) == 1
     assert len({task["prepared"] for task in site.tasks("adapt") if task["algorithm"] == "nested"}) == 1
 

@@ -26,15 +26,15 @@ async def test_the_source_is_measured_once_after_all_packages(
     await wait_until(lambda: bool(site.tasks("reference")))
     held = await caller.job(job.id)
     assert set(goals(held).values()) == {GoalState.MET}
-    assert (held.state, held.source.accuracy, held.source.measured) == (JobState.RUNNING, None, {})
+    assert (held.state, held.sources[0].accuracy, held.sources[0].measured) == (JobState.RUNNING, None, {})
     (site.control / "hold-reference").unlink()
     job = await caller.finished(job.id)
     (source,) = site.tasks("source")
     (reference,) = site.tasks("reference")
     assert (reference["model"], reference["data"]) == (source["model"], source["data"])
     assert reference["teacher"] == site.tasks("adapt")[0]["teacher"]
-    assert (job.source.accuracy, job.source.tuned_accuracy) == (0.85, 0.86)
-    assert job.source.measured == {"latency_ms@host": 1.0, "latency_ms@host@4-threads": 1.0}
+    assert (job.sources[0].accuracy, job.sources[0].tuned_accuracy) == (0.85, 0.86)
+    assert job.sources[0].measured == {"latency_ms@host": 1.0, "latency_ms@host@4-threads": 1.0}
 
 
 async def test_goals_with_other_threads_have_the_source_measured_again(
@@ -69,7 +69,11 @@ async def test_a_source_that_cannot_be_measured_fails_no_goal(
     with caplog.at_level(logging.WARNING):
         job = await caller.finished(job.id)
     assert (job.state, goals(job)) == (JobState.DONE, {"half": GoalState.MET})
-    assert (job.source.accuracy, job.source.tuned_accuracy, job.source.measured) == (None, None, {})
+    assert (job.sources[0].accuracy, job.sources[0].tuned_accuracy, job.sources[0].measured) == (
+        None,
+        None,
+        {},
+    )
     assert "could not be measured: the source cannot be measured" in caplog.text
     assert asked(site) == [[1]]
 

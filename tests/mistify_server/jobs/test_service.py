@@ -28,7 +28,9 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
     job = await caller.finished(submitted.id)
     assert job.state is JobState.DONE
     costs = {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}
-    assert job.source == Source(costs, 0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.0}, steps=10)
+    assert job.sources[0] == Source(
+        costs, 0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.0}, steps=10
+    )
     assert goals(job) == dict.fromkeys(("half", "quarter", "small"), GoalState.MET)
     assert [goal.parent for goal in job.goals] == [None, "half", None]
     for goal in job.goals:

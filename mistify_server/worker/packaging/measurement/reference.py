@@ -32,10 +32,14 @@ def measure_reference(
         data: Has the metric.
         threads: With each of which the latency of the source is measured.
     """
-    accuracy, tuned_accuracy = (
-        measure_accuracy(Runner(network), test, objectives, data).accuracy for network in (source, tuned)
-    )
+    came, learned = (measure_accuracy(Runner(network), test, objectives, data) for network in (source, tuned))
     measured: dict[str, float] = {}
     for count in threads:
         measured |= measured_here(measure_latency(source, count), Quantization.NONE)
-    return ReferenceResult(accuracy=accuracy, tuned_accuracy=tuned_accuracy, measured=measured)
+    return ReferenceResult(
+        accuracy=came.accuracy,
+        tuned_accuracy=learned.accuracy,
+        output_scores=came.outputs,
+        tuned_output_scores=learned.outputs,
+        measured=measured,
+    )

@@ -113,8 +113,7 @@ def test_migrated_json_is_what_would_be_written_now(
 def test_a_migrated_job_is_read_back(store: Store, version: int) -> None:
     (job,) = jobs_in(store)
     assert (job.state, job.reason) == (JobState.DONE, "")
-    assert job.source is not None
-    assert job.source.costs["flops"] == 779_904
+    assert job.sources[0].costs["flops"] == 779_904
     assert [
         (
             goal.id,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.porting import DatasetConfig
 from mistify.costs.catalogue import HOST
 from mistify.errors import ErrorCode, MistifyError
@@ -66,12 +67,23 @@ ROOT = SourceResult(
 ADAPTED = AdaptResult(
     checkpoint="c", costs={"flops": 4.0}, accuracy=0.8, met=True, reason="", steps=3, spent={"training": 4.0}
 )
-REFERENCE = ReferenceResult(accuracy=0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.5})
+SCORES = (OutputScore("y", Metric.ACCURACY, 0.85),)
+TUNED_SCORES = (OutputScore("y", Metric.ACCURACY, 0.86),)
+REFERENCE = ReferenceResult(
+    accuracy=0.85,
+    tuned_accuracy=0.86,
+    output_scores=SCORES,
+    tuned_output_scores=TUNED_SCORES,
+    measured={"latency_ms@host": 1.5},
+)
 PREPARED = PrepareResult(prepared=64 * "b" + ".prepared", steps=30)
 SOURCE = Source(
     {"flops": 10.0},
     0.85,
+    model=PLAN.model_name,
     tuned_accuracy=0.86,
+    output_scores=SCORES,
+    tuned_output_scores=TUNED_SCORES,
     measured={"latency_ms@host": 1.5},
     steps=ROOT.steps,
     preparing_steps={"nested": 30},
@@ -148,8 +160,8 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
     adapted = [CheckpointSaved(0, 0, ADAPTED), Advanced("a", update), GoalChanged(met)]
     store.jobs.record("j", adapted, 2.0, {"training": 5.5, "other": 0.5})
     spent = {"training": 5.5, "other": 0.5, "waiting": 0.25}
-    assert store.jobs.job("j").source == Source(
-        {"flops": 10.0}, steps=ROOT.steps, preparing_steps={"nested": 30}
+    assert store.jobs.job("j").sources[0] == Source(
+        {"flops": 10.0}, model=PLAN.model_name, steps=ROOT.steps, preparing_steps={"nested": 30}
     )
     store.jobs.record(
         "j", [GoalChanged(met), ReferenceSaved(0, REFERENCE), JobChanged(JobState.DONE)], 3.0, spent
@@ -158,7 +170,7 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
         BatchState(PLAN, ROOT, {0: ADAPTED}, reference=REFERENCE, preparations={"nested": PREPARED})
     ]
     assert store.jobs.job("j") == Job(
-        "j", JobState.DONE, (GOALS[0], met), 5, source=SOURCE, seconds=3.0, spent=spent
+        "j", JobState.DONE, (GOALS[0], met), 5, sources=(SOURCE,), seconds=3.0, spent=spent
     )
     events = store.jobs.events("j", 0, 100)
     assert [(event.sequence, event.goal_id, event.event) for event in events] == [
@@ -170,6 +182,21 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
         (6, None, JobState.DONE),
     ]
     assert store.jobs.events("j", 2, 2) == events[2:4]
+
+
+def test_each_batch_whose_root_is_made_has_a_source(store: Store) -> None:
+    other = PLAN.model_copy(
+        update={"number": 1, "model_name": "other.keras", "source_costs": {"flops": 30.0}}
+    )
+    first = submission("j")
+    store.jobs.create(replace(first, plans=[*first.plans, other]))
+    assert store.jobs.job("j").sources == ()
+    store.jobs.record("j", [RootSaved(1, ROOT.model_copy(update={"source_costs": {"flops": 30.0}}))], 1.0, {})
+    assert [(each.batch, each.model, each.costs) for each in store.jobs.job("j").sources] == [
+        (1, "other.keras", {"flops": 30.0})
+    ]
+    store.jobs.record("j", [RootSaved(0, ROOT)], 1.0, {})
+    assert [each.batch for each in store.jobs.job("j").sources] == [0, 1]
 
 
 def test_changes_are_made_all_or_none(store: Store) -> None:
@@ -213,7 +240,7 @@ def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> No
         JobState.QUEUED,
         (*GOALS, later),
         5,
-        source=Source(costs, steps=ROOT.steps),
+        sources=(Source(costs, model=PLAN.model_name, steps=ROOT.steps),),
         seconds=3.0,
         spent={"failed": 3.0},
     )

@@ -47,11 +47,14 @@ def test_each_batch_has_a_source_of_its_own() -> None:
     assert len(drawing.lines) == 3
 
 
-def test_only_the_source_of_the_first_batch_shows_what_the_job_knows_of_it() -> None:
+def test_the_source_of_each_batch_shows_its_own_accuracy() -> None:
     one = job()
     assert job_page(one).count("95.0%</text></g>") == 1
-    other = replace(one, goals=tuple(replace(goal, batch=1) for goal in one.goals))
-    assert "95.0%</text></g>" not in job_page(other)
+    others = tuple(replace(goal, id=f"other-{goal.id}", batch=1, parent=None) for goal in one.goals)
+    assert "95.0%</text></g>" not in job_page(replace(one, goals=others))
+    source = replace(one.sources[0], batch=1, tuned_accuracy=0.4)
+    both = job_page(replace(one, goals=(*one.goals, *others), sources=(*one.sources, source)))
+    assert [both.count(f"{shown}</text></g>") for shown in ("95.0%", "40.0%")] == [1, 1]
 
 
 def test_a_path_of_many_goals_is_draw_tree_without_recursion() -> None:
@@ -74,7 +77,7 @@ def job() -> Job:
         for number, goal in enumerate(GOALS[:4])
     ]
     source = Source({"flops": 100.0, "params": 10.0}, 0.9, tuned_accuracy=0.95)
-    return Job("j", JobState.DONE, tuple(goals), 0, source)
+    return Job("j", JobState.DONE, tuple(goals), 0, (source,))
 
 
 def test_a_plot_has_packages_limits_and_the_source() -> None:
@@ -102,7 +105,7 @@ def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
         measured={"latency_ms@host": 2.0, "latency_ms@host@int8": 1.0},
     )
     source = Source({"flops": 10.0, "memory_bytes": 200.0}, measured={"latency_ms@host": 4.0})
-    shown = [(cost.label, cost.reached, cost.limit, cost.source) for cost in costs_of(goal, source)]
+    shown = [(cost.label, cost.reached, cost.limit, cost.source) for cost in costs_of(goal, source, ())]
     assert shown == [
         ("multiply-adds", 5.0, None, 10.0),
         ("memory in int8", 25.0, 30.0, 200.0),
@@ -112,26 +115,25 @@ def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
 
 def test_what_a_latency_is_is_said_once() -> None:
     latencies = {"latency_ms@host": 1.0, "latency_ms@pi": 9.0}
-    shown = [cost.label for cost in costs_of(Goal("g", 0, {}, achieved=latencies), None)]
+    shown = [cost.label for cost in costs_of(Goal("g", 0, {}, achieved=latencies), None, ())]
     assert shown == ["latency on host, predicted", "predicted latency on pi"]
 
 
 def test_a_goal_without_a_package_shows_what_it_limits() -> None:
-    (shown,) = costs_of(Goal("g", 0, {"memory_bytes@int8": 30.0}), Source({"memory_bytes": 200.0}))
+    (shown,) = costs_of(Goal("g", 0, {"memory_bytes@int8": 30.0}), Source({"memory_bytes": 200.0}), ())
     assert (shown.label, shown.reached, shown.limit, shown.source) == ("memory in int8", None, 30.0, 200.0)
 
 
-def test_a_goal_of_another_batch_shows_no_costs_of_the_source() -> None:
+def test_a_goal_whose_source_is_unknown_shows_its_costs_alone() -> None:
     goal = Goal("g", 1, {}, achieved={"flops": 5.0, "score": 2.0}, measured={"latency_ms@host": 2.0})
     own = AxisFormat("score", "score of a plug-in", PLAIN)
-    source = Source({"flops": 10.0}, formats=(own,), measured={"latency_ms@host": 4.0})
-    shown = [(cost.label, cost.source) for cost in costs_of(goal, source)]
+    shown = [(cost.label, cost.source) for cost in costs_of(goal, None, (own,))]
     assert shown == [
         ("multiply-adds", None),
         ("score of a plug-in", None),
         ("latency on host, measured", None),
     ]
-    (limited,) = costs_of(Goal("g", 1, {"flops": 5.0}), source)
+    (limited,) = costs_of(Goal("g", 1, {"flops": 5.0}), None, ())
     assert limited.source is None
 
 

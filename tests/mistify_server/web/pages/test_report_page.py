@@ -133,10 +133,11 @@ def test_limits_count_where_they_are_judged() -> None:
         accuracy=0.85,
         output_scores=(OutputScore("mask", Metric.MEAN_IOU, 0.6),),
     )
-    table = goal_table(Job("j", JobState.DONE, (host, Goal("waiting", 0, {})), 0, source))
+    table = goal_table(Job("j", JobState.DONE, (host, Goal("waiting", 0, {})), 0, (source,)))
     titles = [column.title for column in table.columns]
     assert titles[-3:] == ["predicted latency", "measured latency", "frames"]
-    shown, waiting = table.goals
+    (batch,) = table.batches
+    shown, waiting = batch.goals
     assert shown.package.figures[-3:] == [
         Figure("500us"),
         Figure("2ms", "≤ 1ms", True),
@@ -146,7 +147,7 @@ def test_limits_count_where_they_are_judged() -> None:
     (mask,) = shown.parts
     assert (mask.name, mask.score) == ("mask, mean_iou", Figure("60.0%", "≥ 70.0%", True))
     assert {figure.reached for figure in waiting.package.figures} == {"-"}
-    assert [(row.name, row.score.reached) for row in table.source] == [
+    assert [(row.name, row.score.reached) for row in batch.source] == [
         ("source", "90.0%"),
         ("tuned", "90.0%"),
     ]
