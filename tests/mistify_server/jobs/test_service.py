@@ -29,7 +29,7 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
     assert job.state is JobState.DONE
     costs = {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}
     assert job.sources[0] == Source(
-        costs, 0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.0}, steps=10
+        costs, 0.85, model="model.json", tuned_accuracy=0.86, measured={"latency_ms@host": 1.0}, steps=10
     )
     assert goals(job) == dict.fromkeys(("half", "quarter", "small"), GoalState.MET)
     assert [goal.parent for goal in job.goals] == [None, "half", None]
