@@ -40,6 +40,7 @@ from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import MEMORY, IndexStorage
+from mistify_server.descriptors import most_connections, raise_descriptor_limit
 from mistify_server.devices.fleet import Fleet
 from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
@@ -86,6 +87,12 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Two servers on one port would each get a part of the calls.
     ("grpc.so_reuseport", 0),
+    # Connections that nobody uses are closed: clients connect again with their next call.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 30_000),
+    # Notice a caller that vanished without closing the connection.
+    ("grpc.keepalive_time_ms", 120_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
 )
 
 
@@ -143,6 +150,7 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
     Raises:
         MistifyError: the server cannot start; the error says why.
     """
+    raise_descriptor_limit()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -277,7 +285,8 @@ async def _collect_uploads(uploads: Uploads) -> None:
 def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
     checks = [TokenInterceptor(token)] if token else []
     interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), *checks]
-    server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
+    options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
+    server = grpc.aio.server(interceptors=interceptors, options=options)
     porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting, report_page), server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices, services.fleet), server)  # type: ignore[no-untyped-call]

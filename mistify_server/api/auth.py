@@ -29,20 +29,12 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-a
             or hmac.compare_digest(header, self._expected)
         ):
             return handler
-        if handler.request_streaming:
-            return grpc.stream_unary_rpc_method_handler(_refuse)
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(_refuse_stream)
-        return grpc.unary_unary_rpc_method_handler(_refuse)
+        # Whatever the method is: of a stream, no request is waited for, which may never come.
+        return grpc.stream_unary_rpc_method_handler(_refuse)
 
 
-async def _refuse(_request: Any, _context: Any) -> None:
+async def _refuse(_requests: Any, _context: Any) -> None:
     raise MistifyError(
         ErrorCode.UNAUTHENTICATED,
         "the call has no token, or a wrong one; send the one of the server's --token-file",
     )
-
-
-async def _refuse_stream(request: Any, context: Any) -> Any:
-    await _refuse(request, context)
-    yield

@@ -8,9 +8,13 @@ from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from fastapi import FastAPI
+from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.api.listening import Certificate, checked_address
+from mistify_server.descriptors import most_connections
+from mistify_server.web.connections import Connections
+from mistify_server.web.protocol import TimedProtocol
 
 #: Connections that wait until they are accepted.
 _BACKLOG = 1024
@@ -20,11 +24,20 @@ _GRACE = 2
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the program that it is a part of."""
+    """A server that leaves signals to the program that it is a part of, and connections to `Connections`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = []
+        self.started = True
+
+    def protocol(self) -> TimedProtocol:
+        """Return what serves a connection."""
+        return TimedProtocol(self.config, self.server_state, {})
 
 
 @asynccontextmanager
@@ -50,7 +63,7 @@ async def serve_http(
         config = uvicorn.Config(
             app,
             log_config=None,
-            log_level="warning",
+            log_level="error",  # anybody can send what is no HTTP, and fill the log
             access_log=False,
             lifespan="off",
             server_header=False,
@@ -58,14 +71,19 @@ async def serve_http(
             timeout_graceful_shutdown=_GRACE,
             **tls,  # type: ignore[arg-type]
         )
+        config.load()
         server = _Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        connections = Connections(listening, most_connections(), server.protocol, config.ssl)
+        accepting, serving = asyncio.create_task(connections.accept()), asyncio.create_task(server.serve())
         try:
             shown = f"[{host}]" if ":" in host else host
             yield f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}/"
         finally:
+            accepting.cancel()
             server.should_exit = True
             await serving
+            await asyncio.wait([accepting])
+            await connections.close()
 
 
 @contextmanager
@@ -84,4 +102,5 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         # For each connection. Without it the body of an answer waits 40 ms for the receipt of its head:
         # asyncio sees to that only where it has made the socket.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.setblocking(False)
         yield listening

@@ -1,20 +1,30 @@
-"""A real server process whose workers are scripted; it prints its address."""
+"""A real server process whose workers are scripted; it prints its address, and its URL where it has one."""
 
 import argparse
 import asyncio
 import sys
 from pathlib import Path
 
-from mistify_server.server import ServerSettings, serve
+from mistify_server.api.listening import Certificate
+from mistify_server.server import HTTP_OFF, ServerSettings, serve
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--store", type=Path, required=True)
 parser.add_argument("--root", type=Path, required=True)
+parser.add_argument("--http", default=HTTP_OFF)
+parser.add_argument("--token")
+parser.add_argument("--certificate", type=Path, nargs=2)
 parser.add_argument("worker", nargs="+")
 arguments = parser.parse_args()
 settings = ServerSettings(
-    store=arguments.store, listen="127.0.0.1:0", data_roots=[arguments.root], worker=arguments.worker
+    store=arguments.store,
+    listen="127.0.0.1:0",
+    http=arguments.http,
+    data_roots=[arguments.root],
+    certificate=Certificate(*arguments.certificate) if arguments.certificate else None,
+    token=arguments.token,
+    worker=arguments.worker,
 )
-asyncio.run(serve(settings, lambda address, url: print(address, flush=True)))
+asyncio.run(serve(settings, lambda address, url: print(address, url or "", flush=True)))
 assert "tensorflow" not in sys.modules
 assert "keras" not in sys.modules

@@ -1,0 +1,111 @@
+"""The connections of a listening socket, never more than it may have at once."""
+
+import asyncio
+import heapq
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from ssl import SSLContext
+from typing import Final
+
+from mistify_server.web.protocol import HEAD_SECONDS, TimedProtocol
+
+#: Seconds until connections are accepted again after the system has refused to.
+_RETRY_SECONDS: Final = 1.0
+
+#: Share of the connections that may be closed at once where there are too many: each look for the oldest
+#: idle ones takes time.
+_CLOSED_AT_ONCE: Final = 1 / 16
+
+_log = logging.getLogger(__name__)
+
+
+class Connections:
+    """Accepts connections, and closes the oldest idle ones where there is no room for a new one.
+
+    asyncio's own servers accept until no file descriptor is left, for connections or anything else.
+
+    Args:
+        listening: the socket, which does not block.
+        most: connections at once; others wait in the socket's backlog while none is idle.
+        protocol: makes what serves a connection.
+        tls: for connections by TLS.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        most: int,
+        protocol: Callable[[], TimedProtocol],
+        tls: SSLContext | None,
+    ) -> None:
+        self._listening = listening
+        self._most = most
+        self._protocol = protocol
+        self._tls = tls
+        self._open: dict[asyncio.Task[None], TimedProtocol] = {}
+        self._one_closed = asyncio.Event()
+
+    async def accept(self) -> None:
+        """Accept connections until this is cancelled; those that are open go on."""
+        while True:
+            await self._make_room()
+            self._begin(await self._accepted())
+
+    async def close(self) -> None:
+        """Close the connections that are open."""
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _accepted(self) -> socket.socket:
+        """Return the next connection; that the system refuses one is logged once until it accepts again."""
+        refused = False
+        while True:
+            try:
+                connection, _ = await asyncio.get_running_loop().sock_accept(self._listening)
+            except ConnectionError:
+                continue  # the caller hung up first
+            except OSError as error:
+                if not refused:
+                    _log.warning("connections wait as none can be accepted: %s", error.strerror)
+                refused = True
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return connection
+
+    def _begin(self, connection: socket.socket) -> None:
+        protocol = self._protocol()
+        task = asyncio.create_task(self._serve(connection, protocol))
+        self._open[task] = protocol
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._open[task]
+        self._one_closed.set()
+
+    async def _serve(self, connection: socket.socket, protocol: TimedProtocol) -> None:
+        """Serve a connection until it is lost; a handshake that fails is the caller's affair."""
+        loop = asyncio.get_running_loop()
+        try:
+            with suppress(OSError):
+                await loop.connect_accepted_socket(
+                    lambda: protocol,
+                    connection,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=HEAD_SECONDS if self._tls else None,
+                )
+                await protocol.lost
+        finally:
+            if protocol.transport is not None:
+                protocol.transport.abort()
+
+    async def _make_room(self) -> None:
+        """Wait until there is room for a connection, for which idle ones have to go."""
+        while len(self._open) >= self._most:
+            self._one_closed.clear()
+            idle = {task: since for task, of in self._open.items() if (since := of.idle_since) is not None}
+            for task in heapq.nsmallest(1 + int(self._most * _CLOSED_AT_ONCE), idle, key=idle.__getitem__):
+                task.cancel()
+            await self._one_closed.wait()

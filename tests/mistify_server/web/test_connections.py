@@ -1,0 +1,59 @@
+"""Connections whose callers leave the server waiting."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from mistify_server.web import connections, protocol, serving
+from tests.mistify_server.web.conftest import Serve
+
+HEAD = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+BODY = b"POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{"
+LARGE = b"GET /static/plotly.js HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def connected(web: httpx.AsyncClient, said: bytes, limit: int = 2**16) -> AsyncIterator[Streams]:
+    reading, writing = await asyncio.open_connection(web.base_url.host, web.base_url.port, limit=limit)
+    writing.write(said)
+    try:
+        yield reading, writing
+    finally:
+        writing.close()
+
+
+@pytest.mark.parametrize("said", [b"", HEAD, HEAD + b"\r\n" + HEAD, BODY, BODY + b'"' * 998])
+async def test_who_says_half_a_request_is_hung_up_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(protocol, "PROGRESS_SECONDS", 0.1)
+    async with serve() as web, connected(web, said) as (reading, _), asyncio.timeout(60):
+        answer = await reading.read()
+    assert answer.count(b"HTTP/1.1 200 OK") == said.count(b"\r\n\r\n") - (b"POST" in said)
+
+
+async def test_who_does_not_take_the_answer_is_hung_up_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, wait_until: Any
+) -> None:
+    monkeypatch.setattr(protocol, "PROGRESS_SECONDS", 0.1)
+    ended = []
+    end = connections.Connections._end
+    monkeypatch.setattr(connections.Connections, "_end", lambda of, task: (ended.append(task), end(of, task)))
+    async with serve() as web, connected(web, LARGE * 20, limit=1_000) as (reading, _):
+        await reading.readexactly(100)
+        await wait_until(lambda: len(ended) == 1)
+
+
+async def test_idle_connections_make_room_for_new_ones(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "most_connections", lambda: 4)
+    async with serve() as web:
+        opened = [await connected(web, said).__aenter__() for said in (HEAD, BODY) * 8]
+        assert (await web.get("/healthz")).status_code == 200
+        assert all([not await reading.read() for reading, _ in opened[:12]])
