@@ -23,6 +23,7 @@ from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.latency import Stopwatch, stopwatch
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import expanded
+from mistify_server.worker.adaptation.stored import CostReader, cost_reader
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
 from mistify_server.worker.training_setups import SetupVersion, TrainingSetups
@@ -209,6 +210,7 @@ class EdgeRunner:
             assignment,
             targets,
             measure=_stopwatch(task, assignment),
+            read=_cost_reader(task, assignment),
         )
 
     def _run_edge(
@@ -226,6 +228,7 @@ class EdgeRunner:
             targets,
             reporter(self._on_progress, task.data.validation_metric, task.budget),
             measure=_stopwatch(task, assignment),
+            read=_cost_reader(task, assignment),
         )
 
 
@@ -239,3 +242,10 @@ def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExe
 def _stopwatch(task: AdaptTask | BranchTask, assignment: Assignment) -> Stopwatch:
     """Return what measures networks as the goals' packages will run."""
     return stopwatch(task.quantizations, assignment.setup.train, threads_of(task.budget))
+
+
+def _cost_reader(task: AdaptTask | BranchTask, assignment: Assignment) -> CostReader:
+    """Return what reads the costs of networks off files, converted as the goals' packages will be."""
+    return cost_reader(
+        assignment.budget, task.quantizations, assignment.setup, threads_of(task.budget), task.seed
+    )

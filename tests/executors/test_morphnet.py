@@ -14,6 +14,7 @@ from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
 from mistify.costs.profiles import HardwareProfile
 from mistify_server.worker.adaptation.edge import run_edge
 from tests.executors.conftest import small_resnet
+from tests.mistify_server.worker.adaptation.machines import unread
 
 
 def started(trained, training_setup, budget, **settings):
@@ -110,7 +111,9 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
     arrays = Assignment(trained, budget, (), training_setup, 1, analyse(trained))
-    outcome = run_edge(MorphNetExecutor(params), arrays, params, (), lambda *_: None, measure=unmeasured)
+    outcome = run_edge(
+        MorphNetExecutor(params), arrays, params, (), lambda *_: None, measure=unmeasured, read=unread
+    )
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)
     assert 120 < outcome.steps <= 200

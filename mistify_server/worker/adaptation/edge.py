@@ -29,6 +29,7 @@ from mistify_server.worker.adaptation.latency import (
     limits_latency,
 )
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
+from mistify_server.worker.adaptation.stored import CostReader, tightened
 from mistify_server.worker.adaptation.tuning import LOOK_EXAMPLES, TuningReport, tune
 
 #: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
@@ -64,24 +65,22 @@ def run_edge(
     report: OnProgress,
     *,
     measure: Stopwatch,
+    read: CostReader,
 ) -> EdgeOutcome:
     """Adapt until the budget is met, tune until the targets are, within the step limit.
 
-    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds. A target is
-    met when the network reaches it with 90 % confidence by the validation data: a goal is judged by others.
+    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds, and those on
+    memory and size when the converted network takes no more, as `read` finds. A target is met when the
+    network reaches it with 90 % confidence by the validation data: a goal is judged by others.
     A network above the source is tuned until it gains nothing more on them.
 
     Raises:
         FloatingPointError: Training diverged.
     """
-    if limits_latency(assignment.budget):
-        steps, stuck = _adapt_by_measurement(executor, assignment, params, report, measure)
-    else:
-        at = replace(assignment, budget=aimed(assignment.budget))
-        steps, stuck = _adapt(executor, at, params, report, 0)
+    steps, stuck, stored = _adapt_by_file(executor, assignment, params, report, measure=measure, read=read)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
     scores, steps = _tune(executor, assignment, params, targets, report, steps=steps)
-    costs = executor.measure()
+    costs = {**executor.measure(), **stored}
     reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
     return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason)
 
@@ -93,16 +92,22 @@ def source_if_better(
     targets: Collection[Target],
     *,
     measure: Stopwatch,
+    read: CostReader,
 ) -> EdgeOutcome:
     """Return the source in place of an outcome, if it meets the budget and serves the goal better.
 
     Where it costs as much as the outcome, it is enough if it serves as well; where it costs less, if it
     serves nearly as well.
 
-    It meets limits on this machine's latency as other networks do: measured, and with the same margin.
+    It meets limits on this machine's latency as other networks do: measured, and with the same margin; and
+    limits on memory and size by its file.
     """
     network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
     costs = costs_of(network, profiles)
+    if not meets(costs, assignment.budget):
+        return outcome
+    stored = read(source)
+    costs = {**costs, **stored}
     if not meets(costs, assignment.budget):
         return outcome
     scores, _ = Evaluation(source).judge(setup.validation, setup.metric, setup.settings.metrics)
@@ -116,7 +121,7 @@ def source_if_better(
         return outcome
     if limits_latency(assignment.budget):
         deviation = LatencyReading.of(source, measure(source), profiles, assignment.budget).deviation
-        costs = costs_of(network, corrected(profiles, deviation))
+        costs = {**costs_of(network, corrected(profiles, deviation)), **stored}
         if not meets(costs, aimed(assignment.budget)):
             return outcome
     reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
@@ -176,12 +181,52 @@ def _rounds(taken: int, params: Params, factor: int) -> Iterator[int]:
             return
 
 
+def _adapt_by_file(
+    executor: AdaptationExecutor,
+    assignment: Assignment,
+    params: Params,
+    report: OnProgress,
+    *,
+    measure: Stopwatch,
+    read: CostReader,
+) -> tuple[int, str, Costs]:
+    """Adapt until the file of the network meets the limits that it is judged by.
+
+    Where it has more than was foreseen, as a kernel that the converter leaves in float32, the network is cut
+    further, twice at most. Where it has less, a limit may be met that seemed out of reach.
+
+    Returns:
+        All steps so far, why the budget was not met, if so, and the costs that were read off the file.
+    """
+    at, steps, stuck, stored = assignment, 0, "", dict[str, float]()
+    for attempt in range(1 + _CORRECTIONS):
+        if limits_latency(at.budget):
+            steps, stuck = _adapt_by_measurement(executor, at, params, report, measure=measure, steps=steps)
+        else:
+            steps, stuck = _adapt(executor, replace(at, budget=aimed(at.budget)), params, report, steps)
+        network = executor.network()
+        stored = dict(read(network))
+        foreseen = executor.measure()
+        if stored and meets({**foreseen, **stored}, aimed(assignment.budget)):
+            return steps, "", stored
+        if (
+            stuck
+            or attempt == _CORRECTIONS
+            or all(cost <= assignment.budget[axis] for axis, cost in stored.items())
+        ):
+            break
+        at = replace(at, model=network, budget=tightened(assignment.budget, foreseen, stored))
+    return steps, stuck, stored
+
+
 def _adapt_by_measurement(
     executor: AdaptationExecutor,
     assignment: Assignment,
     params: Params,
     report: OnProgress,
+    *,
     measure: Stopwatch,
+    steps: int,
 ) -> tuple[int, str]:
     """Adapt as `_adapt` does, with profiles corrected by what networks take in LiteRT.
 
@@ -191,7 +236,7 @@ def _adapt_by_measurement(
     its limits leave, it is cut anew from the parent, and so is wider. This comes before tuning, as weights do
     not matter.
     """
-    aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
+    aim, nominal, at = aimed(assignment.budget), assignment.profiles, assignment
     readings = [LatencyReading.of(at.model, measure(at.model), nominal, aim)]
     planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)
     profiles = planned or corrected(nominal, readings[0].deviation)

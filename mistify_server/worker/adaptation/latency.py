@@ -49,7 +49,7 @@ def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threa
 
     @activity("measuring")
     def measure(model: keras.Model) -> float:
-        examples = _examples(model, train)
+        examples = few_examples(model, train)
         with saved(model) as network:
             networks = [network.at(_without_training(each), examples) for each in quantizations]
         inferences = [inference_of(network, threads) for network in networks]
@@ -73,7 +73,7 @@ def latencies(
         train: Has some examples, to convert it with.
         threads: Of LiteRT.
     """
-    examples = _examples(model, train)
+    examples = few_examples(model, train)
     with saved(model) as network:
         inferences = {Quantization.NONE: inference_of(network.at(QuantizationConfig()), threads)}
         for precision in precisions:
@@ -84,7 +84,8 @@ def latencies(
     return {precision: latency.median_ms for precision, latency in zip(inferences, measured, strict=True)}
 
 
-def _examples(model: keras.Model, train: Dataset) -> Examples:
+def few_examples(model: keras.Model, train: Dataset) -> Examples:
+    """Return a few training examples by input; what a network takes in LiteRT does not depend on them."""
     return {tensor.name: train.inputs[tensor.name][:_EXAMPLES] for tensor in model.inputs}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from mistify.costs.budget import memory_axis
 from mistify.package.manifest import Branch, Manifest, TensorInfo, Versions
 from mistify.package.records import PackagedFile
 from mistify_server.tasks.tasks import PackageTask
@@ -78,10 +79,11 @@ def _branches(conversion: Conversion, measured: PackageMeasurements, task: Packa
 
 
 def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask) -> Branch:
+    precision = task.settings.quantization.precision
     return Branch(
         share=network.share,
-        achieved=dict(network.costs),
-        measured=measured_here(measurement.latency, task.settings.quantization.precision),
+        achieved={**network.costs, memory_axis(precision): measurement.memory_bytes},
+        measured=measured_here(measurement.latency, precision),
         accuracy=measurement.test.accuracy,
         validation_accuracy=measurement.validation.accuracy,
         latency=measurement.latency,

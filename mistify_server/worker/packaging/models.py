@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import keras
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from executors.adaptivenet.supernet import TrainedSupernet
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
-from executors.tfmot import compressed, quantization_aware
+from executors.tfmot import compressed
 from executors.training.evaluation import call, evaluate
 from executors.training.objectives import Objective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
@@ -18,9 +17,10 @@ from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.aware import convert_aware
 from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
-from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
+from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.representative import representative
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
@@ -96,9 +96,7 @@ def _convert(
         case Quantization.INT8:
             return ConvertedNetworks(convert(model, quantization, representative(setup.train)))
         case Quantization.INT8_QAT:
-            aware = quantization_aware(model, setup, training_steps, task.seed)
-            function = Function.like(model, partial(_call_in_order, aware), aware)
-            return ConvertedNetworks(convert_function(function, quantization))
+            return ConvertedNetworks(convert_aware(model, quantization, setup, training_steps, task.seed))
         case _:
             return ConvertedNetworks(convert(model, quantization))
 
@@ -123,10 +121,6 @@ def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSet
     objectives = objectives_of(model, setup.train, setup.settings)
     rows = np.arange(min(COMPARED_EXAMPLES, len(setup.validation)))
     return convert_trainable(model, objectives, task.settings.tuning, setup.validation.subset(rows).inputs)
-
-
-def _call_in_order(model: Any, *inputs: Any) -> Any:
-    return model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
 
 
 def _note_on_classes(model: keras.Model, train: Dataset) -> str:

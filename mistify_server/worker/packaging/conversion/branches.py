@@ -1,7 +1,7 @@
 """Networks that share their first layers, in one file; each inference chooses its branch (paper 6)."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -9,10 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.structure import Structure, analyse, fold_batch_norm
+from executors.structure import fold_batch_norm
 from mistify.config.quantization import QuantizationConfig
-from mistify.costs.budget import Costs, memory_axis
-from mistify.costs.quantization import Quantization
+from mistify.costs.budget import Costs
 from mistify.package.manifest import BRANCH_INPUT
 from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_for_any_batch
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
@@ -46,14 +45,6 @@ class Branches:
     def default(self) -> int:
         """Return the number of the goal's own network."""
         return [network.share for network in self.networks].index(1.0)
-
-    def memory(self, precision: Quantization) -> Costs:
-        """Return the memory of all branches: their weights, the base's once, and the largest activations."""
-        structures = [analyse(network.model) for network in self.networks]
-        peak = max(structure.network().peak_activations for structure in structures)
-        base = _weight_bytes(structures[0], self.base, precision)
-        weights = sum(structure.network().weight_bytes(precision) - base for structure in structures) + base
-        return {memory_axis(precision): float(weights + precision.storage.activation * peak)}
 
 
 def convert_branches(
@@ -104,10 +95,3 @@ def _chosen(branch: Any, first: int, networks: Sequence[Callable[[], Any]]) -> A
 
 def _applied(network: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], Any]:
     return lambda: tf.nest.flatten(network(*inputs))
-
-
-def _weight_bytes(structure: Structure, layers: Collection[str], precision: Quantization) -> int:
-    """Return the bytes of the weights of some layers."""
-    network = structure.network()
-    kept = tuple(layer for layer in network.layers if layer.name in layers)
-    return replace(network, layers=kept).weight_bytes(precision)

@@ -4,18 +4,16 @@ It has a graph of its own, a copy with the weights, the operators and most of th
 LiteRT computes of shapes at run time in that one is a constant here.
 """
 
-from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.litert import Interpreter, OpResolverType
 from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.packing import packed
+from mistify_server.worker.packaging.tflite.runner import Example
 
 #: Operators that leave no shape to be fixed: it depends on values, or belongs to other graphs that they run.
 _UNFIXABLE = frozenset({"WHERE", "UNIQUE", "IF", "WHILE"})
@@ -35,7 +33,7 @@ def with_fixed_batch(network: bytes) -> bytes:
         if any(_name(model, operator) in _UNFIXABLE for operator in graph.operators):
             continue
         key = free.signatureKey.decode()
-        fixed = _fixed(model, graph, _Example(network, key, free.subgraphIndex))
+        fixed = _fixed(model, graph, Example(network, key, free.subgraphIndex))
         signature = copy(free)
         signature.signatureKey = fixed.name = fixed_batch_signature(key).encode()
         signature.subgraphIndex = len(model.subgraphs)
@@ -44,31 +42,7 @@ def with_fixed_batch(network: bytes) -> bytes:
     return packed(model)
 
 
-class _Example:
-    """The tensors of a graph while one example, of zeros, runs through it."""
-
-    def __init__(self, network: bytes, signature: str, graph: int) -> None:
-        self._interpreter = Interpreter(
-            model_content=network,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            experimental_preserve_all_tensors=True,
-        )
-        self._graph = graph
-        run = self._interpreter.get_signature_runner(signature)
-        run(**{name: np.zeros(one["shape"], one["dtype"]) for name, one in run.get_input_details().items()})
-
-    def shapes(self) -> Mapping[int, list[int]]:
-        """Return the shape of each tensor by its number."""
-        details = self._interpreter.get_tensor_details(self._graph)
-        return {one["index"]: [int(size) for size in one["shape"]] for one in details}
-
-    def value(self, tensor: int) -> npt.NDArray[Any]:
-        """Return the value of a tensor."""
-        value: npt.NDArray[Any] = self._interpreter.get_tensor(tensor, self._graph)
-        return value
-
-
-def _fixed(model: Any, graph: Any, example: _Example) -> Any:
+def _fixed(model: Any, graph: Any, example: Example) -> Any:
     """Return a copy of a graph for one example; buffers of new constants are added to the model."""
     computed = _computed_of_shapes(model, graph)
     operators = [one for one in graph.operators if not computed.issuperset(one.outputs)]

@@ -6,7 +6,6 @@ from typing import Final
 
 from executors.data import HeldOut
 from executors.training.objectives import Objective
-from mistify.costs.axes import known_axes
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
@@ -18,7 +17,9 @@ from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccurac
 from mistify_server.worker.packaging.measurement.comparison import compare
 from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
 from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.stored import stored_costs
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
+from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 
 #: The notes of packages whose test data, or only the data they were chosen by, have the source's answers.
@@ -35,15 +36,17 @@ _CHOSEN_BY_AGREEMENT: Final = "was chosen by how far it agrees with the source, 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The latency and the accuracy of a network, or of a branch, in LiteRT on this machine.
+    """The latency, the accuracy and the memory of a network, or of a branch, in LiteRT on this machine.
 
     Attributes:
         latency: Of an inference.
+        memory_bytes: Its constants and activations, as the file has them.
         validation: The accuracy by which packages and branches are chosen.
         test: The accuracy that is reported.
     """
 
     latency: MeasuredLatency
+    memory_bytes: float
     validation: MeasuredAccuracy
     test: MeasuredAccuracy
 
@@ -117,17 +120,20 @@ def _measure_branch(
     compare(conversion.originals[branch], runner, held_out.validation, precision, single)
     return Measurement(
         measure_latency(network, task.settings.threads, signature=signature),
+        memory_bytes(network, (signature,) if signature else ()),
         *(measure_accuracy(runner, examples, objectives, task.data) for examples in held_out),
     )
 
 
 def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float]:
     """Return the costs that are read off the package, by axis."""
-    precision = settings.quantization.precision
-    costs = dict(conversion.branches.memory(precision)) if conversion.branches else {}
-    for axis in known_axes():
-        costs |= axis.measured(conversion.networks.serve, precision, settings.threads)
-    return costs
+    branches = conversion.branches.networks if conversion.branches else ()
+    return stored_costs(
+        conversion.networks.serve,
+        settings.quantization.precision,
+        settings.threads,
+        [branch_signature(number) for number in range(len(branches))],
+    )
 
 
 def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs) -> str:

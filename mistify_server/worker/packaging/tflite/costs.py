@@ -6,15 +6,13 @@ from math import prod
 from executors.inspection.errors import invalid
 from mistify.costs.network import LayerCost, NetworkCost
 from mistify_server.worker.packaging.tflite.flatbuffer import Operator, ends, operators
+from mistify_server.worker.packaging.tflite.memory import IN_PLACE
 from mistify_server.worker.packaging.tflite.operators import operations_of, summed
 from mistify_server.worker.packaging.tflite.runner import tensor_shapes
 
 #: Operators that run others, or hold state: their tensors do not show what they cost.
 _OPAQUE = frozenset({"WHILE", "IF", "CALL_ONCE", "CUSTOM", "RNN", "LSTM", "SVDF"})
 _OPAQUE_SUFFIXES = ("_SEQUENCE_RNN", "_SEQUENCE_LSTM")
-
-#: Operators whose output is their input's memory.
-_IN_PLACE = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def network_cost(network: bytes) -> NetworkCost:
@@ -71,7 +69,7 @@ def _layers(number: int, operator: Operator, counted: set[int], computed: set[in
             stored_params=sum(own.values()) if first else 0,
             inputs=inputs,
             output=output.index,
-            in_place=operator.name in _IN_PLACE,
+            in_place=operator.name in IN_PLACE,
             stored_biases=biases if first else 0,
             operations=operations_of(operator, computed) if first else (),
         )

@@ -85,6 +85,36 @@ def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:
     return Runner(network)(inputs)
 
 
+class Example:
+    """The tensors of a graph while one example, of zeros, runs through it.
+
+    Args:
+        network: A `.tflite`.
+        signature: The signature that runs.
+        graph: The number of its graph.
+    """
+
+    def __init__(self, network: bytes, signature: str, graph: int) -> None:
+        self._interpreter = Interpreter(
+            model_content=network,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_preserve_all_tensors=True,
+        )
+        self._graph = graph
+        run = self._interpreter.get_signature_runner(signature)
+        run(**{name: np.zeros(one["shape"], one["dtype"]) for name, one in run.get_input_details().items()})
+
+    def shapes(self) -> Mapping[int, list[int]]:
+        """Return the shape of each tensor by its number."""
+        details = self._interpreter.get_tensor_details(self._graph)
+        return {one["index"]: [int(size) for size in one["shape"]] for one in details}
+
+    def value(self, tensor: int) -> Array:
+        """Return the value of a tensor."""
+        value: Array = self._interpreter.get_tensor(tensor, self._graph)
+        return value
+
+
 def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
     """Return the shapes of a network's tensors by their numbers, for a batch of one.
 

@@ -5,6 +5,7 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.structure import analyse
+from mistify.costs.budget import Costs
 from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile
 from mistify.costs.profiles import MeasuredProfile, Profile, device_profile
@@ -27,6 +28,11 @@ def examples(seed: int) -> Dataset:
 
 def predicted(network: keras.Model, profile: Profile = HOST) -> float:
     return profile.latency_ms(analyse(network).network())
+
+
+def unread(network: keras.Model) -> Costs:
+    """No limit is one that is judged by the file."""
+    return {}
 
 
 def measured_board(integer: bool = False) -> MeasuredProfile:

@@ -20,13 +20,15 @@ from mistify.config.dataset import Augmentation, DataSettings
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import Scores, Target
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import latency_axis
+from mistify.costs.budget import Costs, latency_axis, memory_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
+from mistify.costs.quantization import Quantization
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
 from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.progress import reporter
+from tests.mistify_server.worker.adaptation.machines import unread
 from tests.targets import overall
 
 layers = keras.layers
@@ -57,7 +59,7 @@ def handed_on(
     source: keras.Model, training_setup: TrainingSetup, own: EdgeOutcome, flops: float
 ) -> EdgeOutcome:
     assignment = Assignment(source, {"flops": flops}, (), training_setup, 0, analyse(source))
-    return source_if_better(own, source, assignment, overall(0.8), measure=never)
+    return source_if_better(own, source, assignment, overall(0.8), measure=never, read=unread)
 
 
 def never(model: keras.Model) -> float:
@@ -113,7 +115,9 @@ def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
         keras.models.clone_model(source), {latency_axis(HOST.name): 0.0}, Scores(0.7), 5, True, ""
     )
     assignment = Assignment(source, budget, (profile,), training_setup, 0, analyse(source))
-    outcome = source_if_better(own, source, assignment, (), measure=lambda model: measured * predicted)
+    outcome = source_if_better(
+        own, source, assignment, (), measure=lambda model: measured * predicted, read=unread
+    )
     assert (outcome.model is source) == taken
     if taken:
         assert outcome.costs[latency_axis(HOST.name)] == pytest.approx(measured * predicted)
@@ -156,9 +160,63 @@ def test_an_algorithm_that_neither_trains_nor_cuts_comes_to_an_end(
 ) -> None:
     assignment = Assignment(source, {"flops": 0.5}, (), training_setup, 0, analyse(source))
     params = Params(tune_steps=0)
-    outcome = run_edge(Idle(params), assignment, params, (), lambda *_: None, measure=never)
+    outcome = run_edge(Idle(params), assignment, params, (), lambda *_: None, measure=never, read=unread)
     assert (outcome.met, outcome.steps) == (False, 0)
     assert outcome.reason == "flops 1 over 0.5; the algorithm neither trains nor cuts any more"
+
+
+@pytest.mark.parametrize("surplus", [1.0, 1.6, 0.6])
+def test_a_network_is_cut_until_its_file_meets_the_limit(
+    training_setup: TrainingSetup, surplus: float
+) -> None:
+    """Whatever the file takes of what is foreseen from the layers."""
+    inputs = keras.Input((16,), name="x")
+    hidden = layers.Dense(64, "relu")(inputs)
+    source = keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(hidden))
+    axis = memory_axis(Quantization.NONE)
+
+    def read(model: keras.Model) -> Costs:
+        return {axis: surplus * analyse(model).network().memory_bytes()}
+
+    limit = 0.5 * analyse(source).network().memory_bytes()
+    assignment = Assignment(source, {axis: limit}, (), training_setup, 0, analyse(source))
+    params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
+    outcome = run_edge(
+        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=never, read=read
+    )
+    assert outcome.met, outcome.reason
+    assert outcome.costs == {**outcome.costs, **read(outcome.model)}
+    assert 0.5 * limit <= outcome.costs[axis] <= limit
+
+
+def test_a_limit_is_met_by_the_file_though_more_was_foreseen(
+    source: keras.Model, training_setup: TrainingSetup
+) -> None:
+    """The network cannot be cut any further."""
+    axis = memory_axis(Quantization.NONE)
+    assignment = Assignment(source, {axis: 100.0}, (), training_setup, 0, analyse(source))
+    params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
+    for stored, met in ((99.0, True), (101.0, False)):
+        outcome = run_edge(
+            MorphNetExecutor(params), assignment, params, (), lambda *_: None,
+            measure=never, read=lambda _, stored=stored: {axis: stored},
+        )  # fmt: skip
+        assert (outcome.met, outcome.costs[axis]) == (met, stored), outcome.reason
+
+
+def test_a_source_that_is_too_large_as_a_file_is_not_handed_on(
+    source: keras.Model, training_setup: TrainingSetup
+) -> None:
+    axis = memory_axis(Quantization.NONE)
+    budget = {axis: analyse(source).network().memory_bytes()}
+    own = EdgeOutcome(keras.models.clone_model(source), {axis: 1.0}, Scores(0.7), 5, True, "")
+    assignment = Assignment(source, budget, (), training_setup, 0, analyse(source))
+    for factor in (1.0, 1.1):
+        stored = {axis: factor * budget[axis]}
+        outcome = source_if_better(
+            own, source, assignment, overall(0.8), measure=never, read=lambda _, stored=stored: stored
+        )
+        assert (outcome.model is source) is (factor == 1.0)
 
 
 def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_training_data() -> None:
@@ -174,7 +232,9 @@ def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_t
     ]
     setup = TrainingSetup(*data, None, TrainingParams())
     assignment = Assignment(model, {"flops": 2.0}, (), setup, 0, analyse(model))
-    outcome = run_edge(Still(Params()), assignment, Params(tune_steps=0), (), lambda *_: None, measure=never)
+    outcome = run_edge(
+        Still(Params()), assignment, Params(tune_steps=0), (), lambda *_: None, measure=never, read=unread
+    )
     assert outcome.scores.overall == evaluate(outcome.model, data[1]) == 1.0
     np.testing.assert_allclose(outcome.model.get_layer("norm").moving_mean, [train.mean()], rtol=1e-5)
     assert evaluate(model, data[1]) < 0.7
@@ -205,7 +265,7 @@ def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, 
     targets = Target("kind", Metric.ACCURACY, 0.9), Target("price", Metric.MAE, price)
     outcome = run_edge(
         Still(Params()), assignment, Params(tune_steps=20, max_steps=400), targets, lambda *_: None,
-        measure=never,
+        measure=never, read=unread,
     )  # fmt: skip
     reached = outcome.scores.of("price", Metric.MAE)
     assert reached is not None
@@ -226,7 +286,7 @@ def test_of_source_and_network_the_one_that_reaches_all_targets_is_handed_on(
         own_scores = Scores(overall_score, (OutputScore("price", Metric.MAE, other_price),))
         own = EdgeOutcome(keras.models.clone_model(source), {"flops": 6.0}, own_scores, 5, True, "")
         targets = (Target("price", Metric.MAE, price),)
-        outcome = source_if_better(own, source, assignment, targets, measure=never)
+        outcome = source_if_better(own, source, assignment, targets, measure=never, read=unread)
         assert (outcome is not own) is (source_taken if other_price > 1 else price > 1)
 
 
@@ -247,7 +307,9 @@ def test_a_cut_network_takes_what_its_limit_allows(training_setup: TrainingSetup
         source, {latency_axis(HOST.name): limit}, (profile,), training_setup, 0, analyse(source)
     )
     params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=measure)
+    outcome = run_edge(
+        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=measure, read=unread
+    )
     assert 0.85 * limit <= measure(outcome.model) <= limit
 
 
@@ -274,7 +336,7 @@ def test_an_edge_reports_the_curves_of_its_training() -> None:
     params = MorphNetParams(adapt_steps=20, cuts=2, tune_steps=400, max_steps=500)
     updates: list[ProgressUpdate] = []
     report = reporter(updates.append, Metric.ACCURACY, budget)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never, read=unread)
     stages = [update.stage for update in updates]
     assert stages == sorted(stages)
     assert all(update.on_curve for update in updates)
@@ -304,7 +366,9 @@ def test_a_look_at_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch)
         model, setup = batch_normed(100)
         assignment = Assignment(model, {"flops": 72.0}, (), setup, 0, analyse(model))
         params = Params(tune_steps=200, max_steps=200)
-        outcomes.append(run_edge(Still(params), assignment, params, (), lambda *_: None, measure=never))
+        outcomes.append(
+            run_edge(Still(params), assignment, params, (), lambda *_: None, measure=never, read=unread)
+        )
     for one, other in zip(*(outcome.model.get_weights() for outcome in outcomes), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -328,7 +392,7 @@ def test_a_network_above_its_source_is_trained_for_as_long_as_it_gains(known: bo
     params = MorphNetParams(tune_steps=100, max_steps=700)
     looks: list[ProgressUpdate] = []
     report = reporter(looks.append, Metric.ACCURACY, assignment.budget)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never, read=unread)
     scores = {update.step: update.accuracy for update in looks if update.step in (100, 300, 700)}
     reached = [score for score in scores.values() if score is not None]
     gains = [later > former for former, later in pairwise(reached)]
@@ -345,7 +409,9 @@ def test_a_network_below_its_source_takes_one_round() -> None:
     model, setup = batch_normed(400)
     assignment = Assignment(model, {"flops": 36.0}, (), setup, 0, analyse(model))
     params = MorphNetParams(adapt_steps=8, cuts=2, tune_steps=10, max_steps=700)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=never)
+    outcome = run_edge(
+        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=never, read=unread
+    )
     assert outcome.steps < 20
 
 

@@ -27,7 +27,7 @@ from mistify_server.worker.adaptation.latency import (
     stopwatch,
 )
 from mistify_server.worker.packaging.conversion.converter import SavedNetwork
-from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted
+from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted, unread
 
 LATENCY = "mistify_server.worker.adaptation.latency"
 
@@ -55,7 +55,9 @@ def edge(
     training_setup = TrainingSetup(data, examples(1), None, params)
     profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
     assignment = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
-    return run_edge(MorphNetExecutor(PARAMS), assignment, PARAMS, (), lambda *_: None, measure=machine)
+    return run_edge(
+        MorphNetExecutor(PARAMS), assignment, PARAMS, (), lambda *_: None, measure=machine, read=unread
+    )
 
 
 def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, data: Dataset) -> None:

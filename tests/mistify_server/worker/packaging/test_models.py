@@ -20,6 +20,7 @@ from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from tests.mistify_server.worker.packaging.networks import (
     images,
     network,
@@ -69,7 +70,8 @@ def test_a_package_describes_itself(package, tmp_path):
     assert (manifest.job, manifest.goal) == ("job-1", "half")
     assert (manifest.budget, manifest.targets) == ({"flops": 1e6}, overall(0.7))
     size = len(package.files["serve.tflite"])
-    assert manifest.achieved == {**TASK.costs, "size_bytes": size}
+    memory = memory_bytes(package.files["serve.tflite"])
+    assert manifest.achieved == {**TASK.costs, "size_bytes": size, "memory_bytes": memory}
     assert manifest.files["serve.tflite"].size == size
     assert manifest.versions.keras == keras.__version__
     assert manifest.quantization is Quantization.NONE

@@ -1,0 +1,74 @@
+"""Memory and size by what the file has: networks converted as they will be packaged (paper 4.1)."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import keras
+
+from executors.timing import activity
+from executors.training.setup import TrainingSetup
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.budget import Budget, Costs
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.adaptation.latency import few_examples
+from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
+from mistify_server.worker.packaging.conversion.aware import convert_aware
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.measurement.stored import is_stored, stored_costs
+
+#: Reads the memory and the size of a network's package off its file, by axis.
+CostReader: TypeAlias = Callable[[keras.Model], Costs]
+
+
+def cost_reader(
+    budget: Budget, quantizations: Sequence[QuantizationConfig], setup: TrainingSetup, threads: int, seed: int
+) -> CostReader:
+    """Return a function that converts networks as their packages will be, and reads the costs of the files.
+
+    Of several packages with one axis, such as `int8` and `int8-qat`, the larger cost counts. Nothing is
+    converted for limits that are on no such axis. A precision at which a network cannot be converted has no
+    costs: packaging says why not.
+
+    Args:
+        budget: The limits.
+        quantizations: Of the packages.
+        setup: The data by which they are converted.
+        threads: With which they run.
+        seed: Of what quantization-aware training takes its ranges from.
+    """
+
+    @activity("measuring")
+    def read(model: keras.Model) -> Costs:
+        costs: dict[str, float] = {}
+        for quantization in quantizations if limits_storage(budget) else ():
+            with suppressed_but_for_exhaustion():
+                network = _converted(model, quantization, setup, seed)
+                stored = stored_costs(network, quantization.precision, threads)
+                costs |= {axis: max(cost, costs.get(axis, cost)) for axis, cost in stored.items()}
+        return {axis: cost for axis, cost in costs.items() if axis in budget}
+
+    return read
+
+
+def limits_storage(budget: Budget) -> bool:
+    """Check whether a budget has limits that are judged by the file."""
+    return any(is_stored(axis) for axis in budget)
+
+
+def tightened(budget: Budget, foreseen: Costs, stored: Costs) -> Budget:
+    """Return the limits on what is foreseen, so that what is stored meets the budget.
+
+    Args:
+        budget: The limits.
+        foreseen: Costs of a network by its layers.
+        stored: Those that were read off its file.
+    """
+    return {axis: limit * foreseen[axis] / stored.get(axis, foreseen[axis]) for axis, limit in budget.items()}
+
+
+def _converted(
+    model: keras.Model, quantization: QuantizationConfig, setup: TrainingSetup, seed: int
+) -> bytes:
+    if quantization.precision is Quantization.INT8_QAT:
+        return convert_aware(model, quantization, setup, 0, seed)
+    return convert(model, quantization, few_examples(model, setup.train))
