@@ -186,6 +186,31 @@ def profile_of_goal(goal: Goal) -> str:
     return at_threads(hardware_of_goal(goal), goal.threads)
 
 
+def hardware_named(goal: Goal) -> str:
+    """Return the hardware of a goal and its threads in words, empty where it is the server's machine."""
+    hardware = hardware_of_goal(goal)
+    if is_host(hardware):
+        return ""
+    return hardware if goal.threads == 1 else f"{hardware} with {goal.threads} threads"
+
+
+def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
+    """Return the latency of a source on all other hardware than the server's machine that goals name.
+
+    It is predicted, in float32, as a package's is there: what it has on the server's machine says nothing of
+    what a package gains.
+
+    Args:
+        source: The source.
+        goals: The goals made from it.
+
+    Returns:
+        The latency in milliseconds for each hardware, as `hardware_named` names it.
+    """
+    axes = {hardware_named(goal): latency_axis(profile_of_goal(goal)) for goal in goals}
+    return {name: source.costs[axis] for name, axis in axes.items() if name and axis in source.costs}
+
+
 def latency_of(goal: Goal, costs: Costs) -> float | None:
     """Return the latency on the goal's hardware, at the goal's precision if it has a figure of its own."""
     hardware, precision = profile_of_goal(goal), goal.quantization.precision

@@ -27,12 +27,14 @@ from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify.jobs.report import (
     JUDGED,
     PREDICTION,
+    hardware_named,
     hardware_of_goal,
     judged_by,
     latency_of,
     measured_latency,
     preparations,
     profile_of_goal,
+    source_elsewhere,
     time_shares,
 )
 from mistify.uploads import as_written
@@ -43,7 +45,7 @@ _NAME_WIDTH = 10
 
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
-_THREADS, _PREDICTED, _MEASURED = "threads", "latency\npredicted", "latency\nmeasured"
+_HARDWARE, _THREADS, _PREDICTED, _MEASURED = "hardware", "threads", "latency\npredicted", "latency\nmeasured"
 
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
@@ -55,11 +57,15 @@ _COLUMNS = {
     _PARAMS: 100,
     _MEMORY: 80,
     _THREADS: 135,
+    _HARDWARE: 70,
     _PREDICTED: 80,
     _MEASURED: 60,
     _ACCURACY: 0,
     _MET: 0,
 }
+
+#: Blanks between two columns: the padding of the first, and the separator.
+_BETWEEN = 2
 
 #: Columns of any table, however narrow.
 _ALWAYS = (_GOAL, _ACCURACY, _MET)
@@ -68,10 +74,11 @@ _ALWAYS = (_GOAL, _ACCURACY, _MET)
 def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
 
-    Precisions are shown where one is not float32, and threads where they differ. The caption says with how
-    many threads latencies are where no column does, which goals are judged by a predicted latency, and in how
-    many steps algorithms have prepared for all goals. Beside
-    accuracies are the points, or of errors the per cent, by which they differ from the tuned source's.
+    Precisions are shown where one is not float32, hardware where one goal is for another than the server's
+    machine, and threads where they differ. Below the source is what it takes on that hardware. The caption
+    says with how many threads latencies are where no column does, which goals are judged by a predicted
+    latency, and in how many steps algorithms have prepared for all goals. Beside accuracies are the points,
+    or of errors the per cent, by which they differ from the tuned source's.
     """
     title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
     threads = {goal.threads for goal in job.goals}
@@ -83,6 +90,8 @@ def table(job: Job, width: int = 80) -> Table:
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
         hidden.add(_PRECISION)
+    if not any(map(hardware_named, job.goals)):
+        hidden.add(_HARDWARE)
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job)
     sections = list(_sections(job, min(threads, default=1)))
@@ -91,7 +100,7 @@ def table(job: Job, width: int = 80) -> Table:
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
         else:
-            left = column in (_ALGORITHM, _PRECISION, _MET)
+            left = column in (_ALGORITHM, _PRECISION, _HARDWARE, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     for rows in sections:
         for row in rows:
@@ -109,7 +118,7 @@ def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
     for batch, goals in sorted(batches.items()):
         source = sources.get(batch)
         if source is not None:
-            yield list(_source_rows(source, threads, with_name=len(batches) > 1))
+            yield list(_source_rows(source, goals, threads, with_name=len(batches) > 1))
         yield [row for goal in goals for row in _rows_of(goal, source)]
 
 
@@ -131,7 +140,7 @@ def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: i
     widths = {column: _width(column, rows) for column in columns}
     rank = {column: _COLUMNS.get(column, 0) for column in columns if column not in _ALWAYS}
     for column in sorted(rank, key=lambda column: rank[column], reverse=True):
-        if sum(widths.values()) + len(widths) <= width:
+        if sum(widths.values()) + _BETWEEN * (len(widths) - 1) + 1 <= width:
             break
         del widths[column]
     return list(widths)
@@ -173,8 +182,10 @@ def _time_shares(spent: Mapping[str, float]) -> str | None:
     return escape(f"where the time went: {shown}") if shown else None
 
 
-def _source_rows(source: Source, threads: int, *, with_name: bool) -> Iterable[dict[str, str]]:
-    """Yield the rows of the source as it came and of its outputs, then those of the tuned one."""
+def _source_rows(
+    source: Source, goals: Sequence[Goal], threads: int, *, with_name: bool
+) -> Iterable[dict[str, str]]:
+    """Yield the rows of the source as it came, on each hardware, and of its outputs; then the tuned one."""
     axis = latency_axis(at_threads(HOST.name, threads))
     yield {
         _GOAL: f"source {as_written(source.model)}".strip() if with_name else "source",
@@ -186,6 +197,8 @@ def _source_rows(source: Source, threads: int, *, with_name: bool) -> Iterable[d
         **_plugged_in_cells(source.costs, source),
         _ACCURACY: quality(source.metric, source.accuracy),
     }
+    for hardware, latency in source_elsewhere(source, goals).items():
+        yield {_GOAL: f"- on {hardware}", _HARDWARE: hardware, _PREDICTED: amount(LATENCY, latency)}
     yield from _output_rows(source.output_scores)
     if source.tuned_accuracy is not None:
         yield {_GOAL: "- tuned", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
@@ -198,6 +211,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
         _PARENT: goal.parent or "source",
         _ALGORITHM: goal.algorithm or "-",
         _PRECISION: _precision(goal),
+        _HARDWARE: hardware_named(goal),
         _THREADS: str(goal.threads),
         **_figures(goal, goal, source),
         _MET: JUDGED[judged_by(goal)] if goal.state is GoalState.MET else "no",

@@ -12,7 +12,15 @@ from mistify.costs.formats import AxisFormat, format_of
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, quality
 from mistify.jobs.job import BranchFigures, Goal, Job, Source
-from mistify.jobs.report import PREDICTION, judged_by, latency_of, measured_latency, profile_of_goal
+from mistify.jobs.report import (
+    PREDICTION,
+    hardware_named,
+    judged_by,
+    latency_of,
+    measured_latency,
+    profile_of_goal,
+    source_elsewhere,
+)
 from mistify.uploads import as_written
 
 #: Quantities that every table has, in this order; those of other limits follow.
@@ -83,11 +91,12 @@ def goal_table(job: Job) -> GoalTable:
     batches = []
     for number in numbers:
         source = sources.get(number)
+        goals = [goal for goal in job.goals if goal.batch == number]
         named = f"source {as_written(source.model)}".strip() if source and len(numbers) > 1 else "source"
         batches.append(
             BatchRows(
-                list(_source_rows(source, named, threads, columns)) if source else [],
-                [_goal_rows(goal, source, columns) for goal in job.goals if goal.batch == number],
+                list(_source_rows(source, goals, named, threads, columns)) if source else [],
+                [_goal_rows(goal, source, columns) for goal in goals],
             )
         )
     return GoalTable(columns, batches)
@@ -104,11 +113,17 @@ def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
             yield Column(axis_format.label, axis_format)
 
 
-def _source_rows(source: Source, name: str, threads: int, columns: Sequence[Column]) -> Iterator[Row]:
+def _source_rows(
+    source: Source, goals: Sequence[Goal], name: str, threads: int, columns: Sequence[Column]
+) -> Iterator[Row]:
     as_it_came = Goal("", 0, {}, threads=threads)  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
     figures = [_figure(as_it_came, network, column, {}) for column in columns]
     yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
+    for hardware, latency in source_elsewhere(source, goals).items():
+        there = Figure(f"{amount(LATENCY, latency)} on {hardware}")
+        shown = [there if _is_prediction(column) else Figure("") for column in columns]
+        yield Row(f"on {hardware}", shown, Figure(""))
     yield from _score_rows(source.output_scores, {}, columns)
     if source.tuned_accuracy is not None:
         yield Row("tuned", _nothing(columns), Figure(quality(source.metric, source.tuned_accuracy)))
@@ -178,11 +193,16 @@ def _figure(
     quantity, formats = column.format.quantity, [column.format]
     cost, limit = _cost(goal, network, column), limits.get((quantity, column.measured))
     sign = _AT_LEAST if column.format.inverse else _AT_MOST
+    hardware = hardware_named(goal) if cost is not None and _is_prediction(column) else ""
     return Figure(
-        amount(quantity, cost, formats),
+        " on ".join(filter(None, (amount(quantity, cost, formats), hardware))),
         "" if limit is None else f"{sign} {amount(quantity, limit, formats)}",
         cost is not None and limit is not None and cost > limit,
     )
+
+
+def _is_prediction(column: Column) -> bool:
+    return column.format.quantity == LATENCY and not column.measured
 
 
 def _cost(goal: Goal, network: Goal | BranchFigures, column: Column) -> float | None:

@@ -163,7 +163,7 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         note="as int8-qat: not faster",
     )
     job = replace(service.fake.job, goals=(half, tenth))
-    lines = lines_of_table(job, 115)
+    lines = lines_of_table(job, 118)
     assert "precision" in next(line for line in lines if "goal" in line).split()
     shown = next(line for line in lines if line.startswith("half ")).split()
     assert shown == [
@@ -174,6 +174,7 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         "(0.48)",
         "100",
         "1KB",
+        "pi",
         "8ms",
         "-",
         "75.0%",

@@ -102,6 +102,27 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
     assert any(line.strip() == "latencies with 4 threads" for line in lines)
 
 
+@pytest.mark.parametrize(("width", "named"), [(80, True), (200, True), (60, False)])
+def test_a_latency_elsewhere_stands_below_that_of_the_source_on_the_same_hardware(service, width, named):
+    half, tenth = service.fake.job.goals
+    half = replace(half, budget={"latency_ms@pi": 0.1}, achieved={"flops": 480.0, "latency_ms@pi": 0.092})
+    known = service.fake.job.sources[0]
+    source = replace(known, costs={**known.costs, "latency_ms@pi": 0.18})
+    lines = lines_of_table(replace(service.fake.job, sources=(source,), goals=(half, tenth)), width)
+    assert max(map(len, lines)) <= width
+    rows = [line.split() for line in lines if line.strip()]
+    assert any("hardware" in row for row in rows[:3]) is named
+    if named:
+        here, there, own = (
+            next(row for row in rows if row[: len(name)] == name)
+            for name in (["source"], ["-", "on", "pi"], ["half"])
+        )
+        assert "500us" in here
+        assert there == ["-", "on", "pi", "pi", "180us"]
+        assert own[own.index("pi") + 1] == "92us"
+    assert not any(row[:2] == ["-", "on"] for row in map(str.split, lines_of_table(service.fake.job, 80)))
+
+
 def measured(job):
     """The job with its source, and a goal whose package was measured."""
     half, tenth = job.goals
@@ -159,7 +180,7 @@ def test_what_a_server_sends_is_shown_as_it_stands(service):
     energy, *others = job.sources[0].formats
     source = replace(job.sources[0], formats=(replace(energy, label="energy [mJ]"), *others))
     goals = tuple(replace(goal, algorithm="mine [/b]") for goal in job.goals)
-    shown = "\n".join(lines_of_table(replace(job, sources=(source,), goals=goals), 140))
+    shown = "\n".join(lines_of_table(replace(job, sources=(source,), goals=goals), 150))
     assert "energy [mJ]" in shown
     assert "mine [/b]" in shown
 

@@ -104,7 +104,7 @@ def test_a_goal_shows_what_was_reached_and_why(job: Job) -> None:
         "4 of 5 goals met, 6 min, submitted 2026-11-25 04:23 UTC",
         "small unmet int8 195K ≤ 195K 16.9K 19KB 7.97us 5.53us 98.1% (-0.8) ≥ 99.9%",
         "accuracy 0.9805 below 0.9990 on the test data",
-        "board met (predicted) float32 221K 18.3K 79.5KB 166us ≤ 176us - 96.4% (-2.5)",
+        "board met (predicted) float32 221K 18.3K 79.5KB 166us on raspberry-pi ≤ 176us - 96.4% (-2.5)",
         "board is judged by the latency on raspberry-pi",
         "Precision: float32, at which the limits leave 40% of the source",
         "0.50x 117K 9.63K 43.2KB 5.88us 11.7us 96.7% (-2.2)",
