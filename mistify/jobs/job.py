@@ -134,7 +134,8 @@ class Goal:
         accuracy: The package's own, at its precision.
         output_scores: Of each of its outputs, by a metric of that output.
         reason: Why the goal was not met.
-        note: What the precision did not gain, or what was lost by the compression or beyond the forecast.
+        note: What the precision did not gain, what was lost by the compression or beyond the forecast, and
+            whether TensorFlow ended a worker on the way.
         seconds: The time that it took.
         steps: The training steps that it took.
         files: The files of the package.

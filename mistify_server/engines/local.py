@@ -40,8 +40,8 @@ class LocalEngine(PooledEngine):
         self._logs = logs
 
     @override
-    async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
-        return await WorkerProcess.start(self._command, self._logs / f"{name}.log")
+    async def _connect(self, name: str, environment: Mapping[str, str], *, spare: bool) -> WorkerConnection:
+        return await WorkerProcess.start(self._command, self._logs / f"{name}.log", environment)
 
     @override
     async def _has_room(self) -> bool:

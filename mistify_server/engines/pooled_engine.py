@@ -3,19 +3,23 @@
 import asyncio
 import logging
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, Problem
 from mistify.jobs.job import STARTING, ProgressUpdate
 from mistify_server.engines.base import Engine, EngineLoad
+from mistify_server.engines.failures import ended_natively, failure_of
 from mistify_server.engines.supervision import (
+    NoRoomForWorker,
     SupervisedWorker,
     WorkerConnection,
-    WorkerCrashed,
     WorkerDied,
     WorkerNotStarted,
+    made,
     needed,
 )
 from mistify_server.engines.worker_pool import WorkerPool
@@ -49,14 +53,25 @@ LEASES: Mapping[str, float] = {
     "reference": 600.0,
 }
 
+#: Seconds until a worker is started again for which there was no room.
+_ROOM_SECONDS = 2.0
+
+#: Models of which an engine remembers how they went.
+_KNOWN: Final = 1000
+
+_SPARE: Final = "worker-inspections"
+
+#: The environment of a worker without the optimizations of TensorFlow that end some processes.
+_WITHOUT_ONEDNN: Final = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+
 _log = logging.getLogger(__name__)
 
 
 class PooledEngine(Engine):
     """Workers that are started when first needed and then kept.
 
-    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again, unless
-    it died while it loaded a model.
+    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again; where
+    TensorFlow ended it by a signal, without its oneDNN optimizations, as are later tasks with the same model.
     One more worker, ended after use, is for inspections while all the others are taken.
 
     Args:
@@ -72,6 +87,9 @@ class PooledEngine(Engine):
         self._spare = WorkerPool(self._start_spare, 1, keep=False)
         self._tasks = UnderWay()
         self._lost = 0
+        # Names of models that workers have loaded, and of those at which TensorFlow ends with oneDNN.
+        self._loaded: deque[str] = deque(maxlen=_KNOWN)
+        self._fragile: deque[str] = deque(maxlen=_KNOWN)
 
     @property
     @override
@@ -107,38 +125,63 @@ class PooledEngine(Engine):
         pool = self._regular
         if isinstance(task, InspectTask) and not await self._free():
             pool = self._spare
-        seconds = self._deadlines[task.kind]
-        failure = stage = name = ""
-        code = WorkerDied.code
-
-        def report(progress: ProgressUpdate) -> None:
-            nonlocal stage
-            stage = progress.stage
-            on_progress(progress)
-
-        for attempt in range(1, ATTEMPTS + 1):
+        attempt = _Attempt(task, on_progress, onednn=needed(task).isdisjoint(self._fragile))
+        while True:
             try:
-                async with pool.worker(needed(task)) as worker, asyncio.timeout(seconds):
-                    name = worker.name
-                    report(ProgressUpdate(stage=STARTING, step=0, total_steps=0))
-                    return await worker.ask(task, report, self._leases[task.kind])
+                return await self._ask(pool, attempt)
             except TimeoutError:
-                if stage == LOADING:
-                    return _unloadable(f"took more than {seconds:,.0f} s to load")
-                message = f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s"
-                _log.warning(message, extra={"worker": name, "task": task.kind})
-                return _failure(message)
+                return self._timed_out(attempt)
+            except NoRoomForWorker as error:
+                if isinstance(task, InspectTask):  # a user is waiting
+                    return attempt.failure(error, loading=False)
+                attempt.report_stage(f"waiting until a worker can be started: {error}")
+                await asyncio.sleep(_ROOM_SECONDS)
             except WorkerDied as error:
                 self._lost += not isinstance(error, WorkerNotStarted)
-                failure, code = str(error), error.code
-                about = {"worker": name, "task": task.kind, "attempt": attempt}
-                _log.warning("attempt %d of %d failed: %s", attempt, ATTEMPTS, failure, extra=about)
-                reason = failure.splitlines()[0]
-                if stage == LOADING and isinstance(error, WorkerCrashed):
-                    return _unloadable(f"could not be loaded: {reason}")
-                lost = f"attempt {attempt} of {ATTEMPTS} failed: {reason}"
-                report(ProgressUpdate(stage=lost, step=0, total_steps=0))
-        return _failure(f"the {task.kind} task failed {ATTEMPTS} times; the last time {failure}", code)
+                if failure := self._failed(attempt, error):
+                    return failure
+
+    async def _ask(self, pool: WorkerPool, attempt: "_Attempt") -> Result:
+        """Return what a worker of a pool answers."""
+        task = attempt.task
+        lent = pool.worker(needed(task)) if attempt.onednn else pool.replaced(self._start_without_onednn)
+        async with lent as worker, asyncio.timeout(self._deadlines[task.kind]):
+            attempt.worker = worker.name
+            attempt.report_stage(STARTING)
+            result = await worker.ask(task, attempt.report, self._leases[task.kind])
+        if isinstance(result, TaskFailure):
+            return result
+        models = attempt.models | made(result)
+        self._loaded.extend(models.difference(self._loaded))
+        if attempt.onednn:
+            return result
+        self._fragile.extend(models.difference(self._fragile))
+        return result.model_copy(update={"onednn": False})
+
+    def _timed_out(self, attempt: "_Attempt") -> TaskFailure:
+        kind, seconds = attempt.task.kind, self._deadlines[attempt.task.kind]
+        if attempt.stage == LOADING:
+            return _unloadable(f"took more than {seconds:,.0f} s to load")
+        message = f"the {kind} task was stopped as it took more than {seconds:,.0f} s"
+        _log.warning(message, extra={"worker": attempt.worker, "task": kind})
+        return TaskFailure(code=ErrorCode.INTERNAL.name, message=message)
+
+    def _failed(self, attempt: "_Attempt", death: WorkerDied) -> TaskFailure | None:
+        """Take note of an attempt whose worker died; return the failure of its task, were they too many."""
+        number, task = attempt.number, attempt.task
+        about = {"worker": attempt.worker, "task": task.kind, "attempt": number}
+        about |= {"last_words": death.last_words} if death.last_words else {}
+        _log.warning("attempt %d of %d failed: %s", number, ATTEMPTS, death, extra=about)
+        loading = attempt.stage == LOADING and not attempt.models <= set(self._loaded)
+        if number == ATTEMPTS:
+            return attempt.failure(death, loading=loading)
+        next_one = ""
+        if attempt.onednn and ended_natively(death):
+            attempt.onednn = False
+            next_one = "; the next is without TensorFlow's oneDNN optimizations"
+        attempt.report_stage(f"attempt {number} of {ATTEMPTS} failed: {death}{next_one}")
+        attempt.number += 1
+        return None
 
     @override
     async def close(self) -> None:
@@ -146,11 +189,12 @@ class PooledEngine(Engine):
         await self._spare.close()
 
     @abstractmethod
-    async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
+    async def _connect(self, name: str, environment: Mapping[str, str], *, spare: bool) -> WorkerConnection:
         """Start a worker, as soon as there is room for it; a spare one at once.
 
         Args:
             name: what its log is called.
+            environment: variables that its process has beside the usual ones.
             spare: whether it is the one for inspections while all others are taken.
 
         Raises:
@@ -166,13 +210,16 @@ class PooledEngine(Engine):
         return self._regular.idle or (not self._regular.complete and await self._has_room())
 
     async def _start_regular(self, number: str) -> SupervisedWorker:
-        return await self._started(f"worker-{number}", spare=False)
+        return await self._started(f"worker-{number}", {}, spare=False)
 
     async def _start_spare(self, _number: str) -> SupervisedWorker:
-        return await self._started("worker-inspections", spare=True)
+        return await self._started(_SPARE, {}, spare=True)
 
-    async def _started(self, name: str, *, spare: bool) -> SupervisedWorker:
-        worker = SupervisedWorker(await self._connect(name, spare=spare), name)
+    async def _start_without_onednn(self, worker: SupervisedWorker) -> SupervisedWorker:
+        return await self._started(worker.name, _WITHOUT_ONEDNN, spare=worker.name == _SPARE)
+
+    async def _started(self, name: str, environment: Mapping[str, str], *, spare: bool) -> SupervisedWorker:
+        worker = SupervisedWorker(await self._connect(name, environment, spare=spare), name)
         _log.info("a worker has started", extra={"worker": name})
         return worker
 
@@ -188,5 +235,41 @@ def _unloadable(reason: str) -> TaskFailure:
     return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {reason}", problems=(problem,))
 
 
-def _failure(message: str, code: ErrorCode = ErrorCode.INTERNAL) -> TaskFailure:
-    return TaskFailure(code=code.name, message=message)
+class _Attempt:
+    """The attempt at a task that is under way.
+
+    Args:
+        task: The task.
+        on_progress: Takes its progress.
+        onednn: Whether TensorFlow has its oneDNN optimizations.
+
+    Attributes:
+        number: 1 for the first.
+        worker: The name of the worker that tries.
+        stage: Which the worker has reported last.
+    """
+
+    def __init__(self, task: Task, on_progress: OnProgress, *, onednn: bool) -> None:
+        self.task = task
+        self.onednn = onednn
+        self.number = 1
+        self.worker = self.stage = ""
+        self._on_progress = on_progress
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The names of the models that a worker loads for the task."""
+        return needed(self.task) - frozenset(self.task.data.names)
+
+    def failure(self, death: WorkerDied, *, loading: bool) -> TaskFailure:
+        """Return the failure of the task; the arguments are those of `failure_of`."""
+        return failure_of(self.task, death, self.number, self.worker, loading=loading, onednn=self.onednn)
+
+    def report(self, progress: ProgressUpdate) -> None:
+        """Pass progress on."""
+        self.stage = progress.stage
+        self._on_progress(progress)
+
+    def report_stage(self, stage: str) -> None:
+        """Report a stage that has no steps."""
+        self.report(ProgressUpdate(stage=stage, step=0, total_steps=0))

@@ -1,11 +1,12 @@
 """Worker processes of this machine."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -14,11 +15,15 @@ from typing_extensions import override
 
 from mistify_server.engines.supervision import (
     MAX_LINE,
+    NoRoomForWorker,
     WorkerConnection,
     WorkerCrashed,
     WorkerDied,
     WorkerNotStarted,
 )
+
+#: Of a machine that has no room for another process now, and may have later.
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 _MAX_LOG = 2**20
 _EXIT_SECONDS = 5.0
@@ -53,11 +58,18 @@ class WorkerProcess(WorkerConnection):
         self._asked = False
 
     @classmethod
-    async def start(cls, command: Sequence[str], log: Path) -> "WorkerProcess":
-        """Start a worker, with its standard error appended to a log file; no two that run have the same.
+    async def start(
+        cls, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> "WorkerProcess":
+        """Start a worker.
+
+        Args:
+            command: starts it.
+            log: the file to which its standard error is appended; no two workers that run have the same.
+            environment: variables that it has beside those of this process.
 
         Raises:
-            WorkerNotStarted: it cannot be started.
+            WorkerNotStarted: it cannot be started; NoRoomForWorker, at the moment.
         """
         try:
             _truncate(log)
@@ -72,10 +84,12 @@ class WorkerProcess(WorkerConnection):
                     stderr=errors,
                     limit=MAX_LINE,
                     start_new_session=True,
-                    env={**os.environ, "TMPDIR": str(scratch)},
+                    env={**os.environ, **(environment or {}), "TMPDIR": str(scratch)},
                 )
                 undo.pop_all()
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise NoRoomForWorker(f"the worker could not be started: {error.strerror}") from error
             raise WorkerNotStarted(f"the worker could not be started: {error}") from error
         if process.stdin is None or process.stdout is None:
             raise WorkerDied("the worker has no pipes")
@@ -105,7 +119,7 @@ class WorkerProcess(WorkerConnection):
         except ValueError as error:
             raise WorkerDied(f"the worker wrote a line of more than {MAX_LINE:,} bytes") from error
         if not line:
-            raise WorkerCrashed(await self._death())
+            raise WorkerCrashed(await self._exit_code())
         return line
 
     @override
@@ -120,15 +134,12 @@ class WorkerProcess(WorkerConnection):
         await self._process.wait()
         await asyncio.to_thread(rmtree, self._scratch, ignore_errors=True)
 
-    async def _death(self) -> str:
-        """Describe how a worker ended that has closed its output."""
+    async def _exit_code(self) -> int | None:
+        """Return how a worker ended that has closed its output."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
         await self.kill()
-        code = self._process.returncode
-        if code is not None and code < 0:
-            return f"the worker was ended by signal {signal.Signals(-code).name}"
-        return f"the worker ended with exit code {code}"
+        return self._process.returncode
 
 
 def _fresh_scratch(log: Path) -> Path:
@@ -155,12 +166,12 @@ def _truncate(log: Path) -> None:
 
 
 def _tail(log: Path, start: int) -> str:
-    """Return the last lines of a log that were written from `start` on; none where it was removed."""
+    """Return the last lines of a log that were written from `start` on; none where it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(start, _size(log) - _SHOWN_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()
-    except FileNotFoundError:
+    except OSError:
         return ""
     return "\n".join(lines[-_SHOWN_LINES:])
 
@@ -168,5 +179,5 @@ def _tail(log: Path, start: int) -> str:
 def _size(log: Path) -> int:
     try:
         return log.stat().st_size
-    except FileNotFoundError:
+    except OSError:
         return 0

@@ -114,10 +114,10 @@ class RayEngine(PooledEngine):
         self._command = None if command is None else tuple(command)
 
     @override
-    async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
+    async def _connect(self, name: str, environment: Mapping[str, str], *, spare: bool) -> WorkerConnection:
         host = ray.remote(_Host).options(num_cpus=0 if spare else 1, scheduling_strategy="SPREAD")
         with _loss_translated():
-            actor = await asyncio.to_thread(host.remote, self._store, self._command, name)
+            actor = await asyncio.to_thread(host.remote, self._store, self._command, name, environment)
         connection = _RemoteWorker(actor)
         try:
             await connection.start()
@@ -147,15 +147,18 @@ class _Host:
     Failures of the worker are returned as text; only the loss of the actor itself is an exception.
     """
 
-    def __init__(self, store: Path, command: Sequence[str] | None, name: str) -> None:
+    def __init__(
+        self, store: Path, command: Sequence[str] | None, name: str, environment: Mapping[str, str]
+    ) -> None:
         self._command = command or worker_command(store)
+        self._environment = dict(environment)
         self._log = store / "logs" / f"{name}.log"
         self._process: WorkerProcess | None = None
 
     async def start(self) -> str:
         """Start the worker; the reason where that fails."""
         try:
-            self._process = await WorkerProcess.start(self._command, self._log)
+            self._process = await WorkerProcess.start(self._command, self._log, self._environment)
         except WorkerDied as error:
             return str(error)
         return ""
@@ -166,12 +169,14 @@ class _Host:
     async def send(self, line: bytes) -> None:
         await self._worker().send(line)
 
-    async def receive(self) -> tuple[bytes, str]:
-        """Return the next line; where none can come any more, the reason."""
+    async def receive(self) -> tuple[bytes, str, int | None]:
+        """Return the next line; where none can come any more, the reason, and the exit code if it has one."""
         try:
-            return await self._worker().receive(), ""
+            return await self._worker().receive(), "", None
+        except WorkerCrashed as error:
+            return b"", str(error), error.exit_code
         except WorkerDied as error:
-            return b"", str(error)
+            return b"", str(error), None
 
     async def last_words(self) -> str:
         return await self._worker().last_words()
@@ -210,9 +215,11 @@ class _RemoteWorker(WorkerConnection):
 
     @override
     async def receive(self) -> bytes:
-        line, reason = await self._call("receive")
+        line, reason, exit_code = await self._call("receive")
+        if exit_code is not None:
+            raise WorkerCrashed(exit_code)
         if reason:
-            raise WorkerCrashed(reason)
+            raise WorkerDied(reason)
         return bytes(line)
 
     @override

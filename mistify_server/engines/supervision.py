@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -34,20 +35,38 @@ _REPLY_SECONDS = 30.0
 class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
     """A worker ended, fell silent or wrote nonsense before it had answered; the message has the reason.
 
-    `code` is that of its task's failure, should no other attempt succeed.
+    Attributes:
+        code: Of the failure of its task, should no other attempt succeed.
+        last_words: The end of what it logged during the task, for whoever runs the server.
     """
 
     code = ErrorCode.INTERNAL
+    last_words = ""
 
 
 class WorkerCrashed(WorkerDied):
-    """The worker's process ended by itself, or was ended by the system."""
+    """The worker's process ended by itself, or was ended by the system.
+
+    Args:
+        exit_code: Of the process, below 0 for the signal that ended it; None if that is not known.
+    """
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+        if exit_code is not None and exit_code < 0:
+            super().__init__(f"the worker was ended by signal {signal.Signals(-exit_code).name}")
+        else:
+            super().__init__(f"the worker ended with exit code {exit_code}")
 
 
 class WorkerNotStarted(WorkerDied):
     """The worker's process could not be started, which is no fault of the task."""
 
     code = ErrorCode.UNAVAILABLE
+
+
+class NoRoomForWorker(WorkerNotStarted):
+    """The machine has no room for another process at the moment, such as no file descriptor."""
 
 
 class WorkerConnection(ABC):
@@ -118,9 +137,9 @@ class SupervisedWorker:
         try:
             result = await self._converse(task, on_progress, lease)
         except WorkerDied as error:
-            last_words = await self._last_words()
-            raise type(error)(f"{error}\n{last_words}" if last_words else str(error)) from error
-        self.warm = needed(task) | _made(result)
+            error.last_words = await self._last_words()
+            raise
+        self.warm = needed(task) | made(result)
         return result
 
     async def kill(self) -> None:
@@ -151,6 +170,8 @@ async def _in_time(doing: Awaitable[T], seconds: float) -> T:
             return await doing
     except TimeoutError as error:
         raise WorkerDied(f"the worker gave no sign of life for {seconds:,.0f} s") from error
+    except OSError as error:
+        raise WorkerDied(f"the worker cannot be reached: {error.strerror}") from error
 
 
 def _parse(line: bytes) -> WorkerMessage:
@@ -177,7 +198,7 @@ def needed(task: Task) -> frozenset[str]:
     return frozenset(names)
 
 
-def _made(result: Result) -> frozenset[str]:
+def made(result: Result) -> frozenset[str]:
     """Return the models that a worker still has after a task."""
     match result:
         case SourceResult():

@@ -76,6 +76,25 @@ class WorkerPool:
             raise
         await self._give_back(worker)
 
+    @asynccontextmanager
+    async def replaced(
+        self, start: Callable[[SupervisedWorker], Awaitable[SupervisedWorker]]
+    ) -> AsyncIterator[SupervisedWorker]:
+        """Lend a worker of another kind for the block, in the place of one of the pool's, which ends.
+
+        Args:
+            start: starts the worker that takes the place of one that has ended.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the pool is closed.
+        """
+        worker = await self._best_idle(frozenset()) or await self._next_free()
+        try:
+            worker = await self._restarted(worker, start)
+            yield worker
+        finally:
+            await self._end(worker)
+
     def start_one(self) -> None:
         """Start a worker for whoever comes first, where the pool may have more."""
         if self._names and not self._closed:
@@ -154,6 +173,15 @@ class WorkerPool:
             self._idle.append(worker)
         else:
             await self._end(worker)
+
+    async def _restarted(
+        self, worker: SupervisedWorker, start: Callable[[SupervisedWorker], Awaitable[SupervisedWorker]]
+    ) -> SupervisedWorker:
+        """Return the worker that takes the place of one that ends."""
+        await worker.kill()
+        started = await start(worker)
+        self._workers[started] = self._workers.pop(worker)
+        return started
 
     def _next_turn(self) -> asyncio.Future[SupervisedWorker] | None:
         """Return the borrower that has waited longest, None where nobody waits."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -38,6 +39,7 @@ from mistify_server.store.changes import (
 )
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import (
+    WITHOUT_ONEDNN,
     AdaptResult,
     BranchResult,
     PackageResult,
@@ -45,6 +47,7 @@ from mistify_server.tasks.results import (
     ReferenceResult,
     Result,
     SourceResult,
+    TaskDone,
     TaskFailure,
 )
 from mistify_server.tasks.tasks import AdaptTask, Task
@@ -246,7 +249,9 @@ class CollectiveAdaptation:
 
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
         attempt = await self._attempt_precisions(index, self._log.goal(goal_id), adapted, root)
-        goal, package = attempt.goal, attempt.result
+        # It may have got a note meanwhile.
+        goal = replace(attempt.goal, note=self._log.goal(goal_id).note)
+        package = attempt.result
         if not isinstance(package, PackageResult):
             reason = f"the package could not be made: {failure_reason(package)}"
             self._log.record(GoalChanged(failed_goal(goal, reason)))
@@ -325,6 +330,9 @@ class CollectiveAdaptation:
         result = await self._log.account(self._engine.run(task, self._log.progress_of(goal_ids)))
         if isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name:
             raise MistifyError(ErrorCode.UNAVAILABLE, result.message)
+        if isinstance(result, TaskDone) and not result.onednn:
+            own = goal_ids or [goal_id for node in self._plan.nodes for goal_id in node.goals]
+            self._log.note(own, f"was {WITHOUT_ONEDNN}")
         return result
 
     def _fail_subtree(self, index: int, reason: str) -> None:

@@ -70,6 +70,17 @@ class JobLog:
         """Return those of the goals that have not ended."""
         return [self._goals[goal_id] for goal_id in goal_ids if not self._goals[goal_id].state.ended]
 
+    def note(self, goal_ids: Sequence[str], note: str) -> None:
+        """Add a note to those of the goals that have not ended, and have not got it yet."""
+        goals = [goal for goal in self.open_goals(goal_ids) if note not in goal.note]
+        if goals:
+            self.record(
+                *(
+                    GoalChanged(replace(goal, note="; ".join(filter(None, (goal.note, note)))))
+                    for goal in goals
+                )
+            )
+
     def record(self, *changes: Change) -> None:
         """Write changes to the store, all or none."""
         self._jobs.record(self.job_id, changes, self._clock() - self._start, self._spent)

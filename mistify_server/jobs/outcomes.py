@@ -50,7 +50,7 @@ def packaged_goal(
         measured=package.measured,
         accuracy=package.accuracy,
         reason=reason,
-        note="; ".join(filter(None, (package.note, unforeseen))),
+        note="; ".join(filter(None, (goal.note, package.note, unforeseen))),
         seconds=adapted.seconds + (branches.seconds if branches else 0.0),
         steps=adapted.steps + (branches.steps if branches else 0),
         files=tuple(files),

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, starmap
 from pathlib import Path
@@ -30,7 +31,7 @@ from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.removal import remove_job
 from mistify_server.tasks.problems import ProblemCollector
-from mistify_server.tasks.results import Inspection
+from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
 
 #: Of a package's file, in bytes.
 CHUNK = 256 * 1024
@@ -317,9 +318,12 @@ class PortingService:
     def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
         plan, goals, forecast = self._planned(resolved, inspection)
         by_id = {goal.id: goal for goal in goals}
-        if forecast is None:
-            return plan_unchanged(plan, by_id)
-        return forecast.planned(by_id, self._inspector.engine.slots)
+        batch = (
+            forecast.planned(by_id, self._inspector.engine.slots) if forecast else plan_unchanged(plan, by_id)
+        )
+        if inspection.onednn:
+            return batch
+        return replace(batch, evidence="; ".join(filter(None, (batch.evidence, WITHOUT_ONEDNN))))
 
     def _new_job(self, goals: Sequence[Goal]) -> Job:
         now = self._now()

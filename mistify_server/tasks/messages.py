@@ -5,8 +5,9 @@ A worker reads one `Order` per line (JSON). It writes any number of `TaskProgres
 travel on this wire: they are artifacts, named by digest.
 """
 
+import errno
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
@@ -50,6 +51,9 @@ class Heartbeat(Message):
 
 #: The stage in which a worker loads a user's model: if the worker dies in it, the model is at fault.
 LOADING = "loading the model"
+
+#: The exit code of a worker that runs out of memory.
+OUT_OF_MEMORY: Final = errno.ENOMEM
 
 #: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 5.0

@@ -1,6 +1,6 @@
 """Results of tasks."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -16,9 +16,15 @@ from mistify_server.tasks.sources import DataSource
 
 
 class TaskDone(Message):
-    """The result of a task that has not failed; `spent` is the worker's time, seconds by activity."""
+    """The result of a task that has not failed.
+
+    Attributes:
+        spent: The worker's time, seconds by activity.
+        onednn: Whether TensorFlow had its oneDNN optimizations; without them after it ended a worker.
+    """
 
     spent: dict[str, float] = Field(default_factory=dict)
+    onednn: bool = True
 
     @property
     def seconds(self) -> float:
@@ -220,6 +226,12 @@ Result = (
     | PackageResult
     | ReferenceResult
     | TaskFailure
+)
+
+
+#: What is said of goals and forecasts that were computed without oneDNN.
+WITHOUT_ONEDNN: Final = (
+    "computed without TensorFlow's oneDNN optimizations, with which TensorFlow ends its process at this model"
 )
 
 

@@ -27,6 +27,7 @@ from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.messages import (
     HEARTBEAT_SECONDS,
+    OUT_OF_MEMORY,
     Answer,
     Heartbeat,
     OnProgress,
@@ -105,7 +106,11 @@ class TaskLoop:
         """Do the next task and send its result."""
         order = self._orders.get()
         self._ticket = order.ticket
-        result = _result_of(do, order.task)
+        try:
+            result = _result_of(do, order.task)
+        except MemoryError as error:
+            _log_exception()
+            raise SystemExit(OUT_OF_MEMORY) from error
         # Before the result: with it the next order may come.
         self._busy.clear()
         self._send(Answer(ticket=order.ticket, result=result))

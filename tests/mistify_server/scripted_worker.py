@@ -1,7 +1,8 @@
 """A real worker process that does no work: networks are JSON texts of their costs.
 
 What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
-killed at such a task, `exhaust-KIND` how often it runs out of memory, `fill-KIND` how often the disk is
+killed at such a task, `abort-KIND` how often it ends itself by a signal where TensorFlow has its oneDNN
+optimizations, `exhaust-KIND` how often it runs out of memory, `fill-KIND` how often the disk is
 full; at `hold-KIND` it waits until the file is gone. For adaptations of one budget, KIND is `adapt-BUDGET`.
 `adapted` holds costs that all adapted networks have; `collapse-BUDGET` holds how often they lose their
 accuracy. `tasks` lists every task it got. Some budgets end in a disaster each.
@@ -62,7 +63,8 @@ class ScriptedWorker:
 
     def answer(self, task: Task) -> Result:
         with (self.control / "tasks").open("a") as log:
-            log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
+            about = {"pid": os.getpid(), "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")}
+            log.write(json.dumps({**about, **task.model_dump()}) + "\n")
         loads = (self.control / f"load-{task.kind}").exists()
         self.report(ProgressUpdate(stage=LOADING if loads else f"in {task.kind}", step=1, total_steps=2))
         self.meet(task.kind)
@@ -187,6 +189,8 @@ class ScriptedWorker:
         if self.counted(f"crash-{name}"):
             print("these are my last words", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
+        if os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0" and self.counted(f"abort-{name}"):
+            os.abort()
         if self.counted(f"exhaust-{name}"):
             raise MemoryError("cannot allocate 9 GiB")
         if self.counted(f"fill-{name}"):

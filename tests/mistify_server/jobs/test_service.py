@@ -201,3 +201,22 @@ async def test_a_crashed_worker_costs_no_goal(caller: Any, site: Any, make_confi
     (site.control / "crash-package").write_text("1")
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     assert goals(await caller.finished(job.id)) == {"a": GoalState.MET}
+
+
+@pytest.mark.parametrize("kind", ["source", "adapt", "package"])
+async def test_a_job_says_that_tensorflow_ended_a_worker_that_had_onednn(
+    caller: Any, site: Any, make_config: Config, kind: str
+) -> None:
+    """Once for each goal; a worker that ends itself at its first task costs no goal."""
+    (site.control / f"abort-{kind}").write_text("9")
+    job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", num_of_params="0.5x")])
+    finished = await caller.finished(job.id)
+    assert goals(finished) == {"a": GoalState.MET, "b": GoalState.MET}
+    assert [goal.note.count("was computed without TensorFlow's oneDNN") for goal in finished.goals] == [1, 1]
+    assert [task["onednn"] for task in site.tasks(kind)][:2] == ["1", "0"]
+
+
+async def test_a_plan_says_so_as_well(caller: Any, site: Any, make_config: Config) -> None:
+    (site.control / "abort-inspect").write_text("1")
+    (batch,) = (await caller.plan([make_config("a", FLOP="0.5x")])).batches
+    assert "computed without TensorFlow's oneDNN optimizations" in batch.evidence

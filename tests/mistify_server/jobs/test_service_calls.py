@@ -247,7 +247,9 @@ async def test_an_inspection_that_fails_names_the_place(caller: Any, site: Any, 
     (site.control / "crash-inspect").write_text("9")
     error = await failure(caller.submit([make_config("a", FLOP="0.5x")]))
     assert error.code is ErrorCode.INTERNAL
-    assert error.message.startswith("[0] could not be inspected")
+    assert error.message.startswith(
+        "[0] could not be inspected: inspecting the model model.json failed 3 times"
+    )
 
 
 async def test_an_engine_that_is_lost_says_so_to_who_submits(

@@ -1,0 +1,102 @@
+"""What is said of tasks whose workers die: the cause, what it concerns, and what to try."""
+
+import signal
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import ErrorCode, Problem
+from mistify.wording import counted
+from mistify_server.engines.supervision import WorkerCrashed, WorkerDied
+from mistify_server.tasks.messages import OUT_OF_MEMORY
+from mistify_server.tasks.results import TaskFailure
+from mistify_server.tasks.sources import ModelSource
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    InspectTask,
+    PackageTask,
+    PrepareTask,
+    ReferenceTask,
+    SourceTask,
+    Task,
+)
+
+#: Signals by which native code ends its own process.
+_OF_ITS_OWN: Final = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS})
+
+_MEMORY: Final = (
+    "free some memory, start the server with fewer --slots, or set a smaller batch_size in algorithm.config"
+)
+
+
+def ended_natively(death: WorkerDied) -> bool:
+    """Check whether native code, such as TensorFlow's, ended the worker by a signal."""
+    return isinstance(death, WorkerCrashed) and -(death.exit_code or 0) in _OF_ITS_OWN
+
+
+def failure_of(
+    task: Task, death: WorkerDied, attempts: int, worker: str, *, loading: bool, onednn: bool
+) -> TaskFailure:
+    """Return the failure of a task whose workers have died.
+
+    Args:
+        task: The task.
+        death: Of the last worker.
+        attempts: How many workers have tried.
+        worker: The name of the last one, and of its log; empty where none has started.
+        loading: Whether it died while it loaded a model that no worker has loaded before.
+        onednn: Whether TensorFlow had its oneDNN optimizations.
+    """
+    cause, advice = _cause(death, onednn=onednn), _advice(death)
+    details = f"; the server's log {worker}.log has the details" if worker else ""
+    message = f"{_doing(task)} failed {counted(attempts, 'time')}: {cause}; {advice}{details}"
+    if not loading:
+        return TaskFailure(code=death.code.name, message=message)
+    problem = Problem("model", f"a model at which {cause}", "one that a worker can load", advice)
+    return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=message, problems=(problem,))
+
+
+def _cause(death: WorkerDied, *, onednn: bool) -> str:
+    if ended_natively(death):
+        also = "" if onednn else ", without its oneDNN optimizations as well"
+        return f"{death}, as TensorFlow ends its process where it fails{also}"
+    if _ran_out_of_memory(death):
+        killed = isinstance(death, WorkerCrashed) and death.exit_code == -signal.SIGKILL
+        return f"{death}, most likely because memory ran out" if killed else "the worker ran out of memory"
+    return str(death)
+
+
+def _advice(death: WorkerDied) -> str:
+    if ended_natively(death):
+        return "replace unusual layers, or use another version of TensorFlow"
+    if _ran_out_of_memory(death):
+        return _MEMORY
+    return "try it again"
+
+
+def _ran_out_of_memory(death: WorkerDied) -> bool:
+    return isinstance(death, WorkerCrashed) and death.exit_code in (-signal.SIGKILL, OUT_OF_MEMORY)
+
+
+def _doing(task: Task) -> str:
+    """Return what a task does, and with what, as the beginning of a sentence."""
+    match task:
+        case InspectTask():
+            doing = f"inspecting the model {_name(task.model)}"
+        case SourceTask():
+            doing = f"tuning the model {_name(task.model)}"
+        case PrepareTask():
+            doing = f"preparing for {task.algorithm}"
+        case AdaptTask():
+            doing = f"adapting the network by {task.algorithm}"
+        case BranchTask():
+            doing = f"adapting the branches by {task.algorithm}"
+        case PackageTask():
+            doing = f"packaging the goal {task.settings.goal_id}"
+        case ReferenceTask():
+            doing = f"measuring the model {_name(task.model)}"
+    return doing
+
+
+def _name(model: ModelSource) -> str:
+    return Path(model.path).name if model.path else str(model.builtin)
