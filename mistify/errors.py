@@ -80,6 +80,10 @@ class MistifyError(Exception):
         self.message = message
         self.problems = tuple(problems)
 
+    def __reduce__(self) -> tuple[type["MistifyError"], tuple[ErrorCode, str, tuple[Problem, ...]]]:
+        """Let it be raised in another process, as what it is."""
+        return MistifyError, (self.code, self.message, self.problems)
+
     def __str__(self) -> str:
         """Return the message with every problem; what is wrong in the same way in many goals is said once."""
         alike = names_by(

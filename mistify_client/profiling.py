@@ -1,10 +1,13 @@
 """The latency of packages on this device."""
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mistify.errors import ErrorCode, MistifyError
+from mistify.isolation.process import DisposableProcess, ProcessEndedError
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.profiling.measuring import best_ms, load_network, random_input
 from mistify_client.runtime.interpreter import Network
@@ -16,12 +19,27 @@ _SECONDS: Final = 2.0
 def measure_package(package: Path) -> float:
     """Return the latency of a package on this device, in milliseconds, with the threads of its goal.
 
+    It is measured in a process of its own, which LiteRT ends at some networks.
+
     Args:
         package: The directory of the package; of one with branches, the goal's own network is timed.
 
     Raises:
-        MistifyError: the directory is no package.
+        MistifyError: the directory is no package; CORRUPT_PACKAGE, LiteRT ends its process at the network.
     """
+    with closing(DisposableProcess()) as process:
+        try:
+            return process.call(package_latency_ms, package)
+        except ProcessEndedError as error:
+            raise MistifyError(
+                ErrorCode.CORRUPT_PACKAGE,
+                f"LiteRT cannot run {package / NETWORK} on this device: {error}; ask for the goal at another "
+                'precision, such as "quantization": "float16"',
+            ) from error
+
+
+def package_latency_ms(package: Path) -> float:
+    """Return what `measure_package` does, as measured in this process."""
     manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
     load = partial(_load_branch, manifest) if manifest.branches else load_network
     return best_ms(partial(load, content, manifest.latency.threads), _SECONDS)

@@ -18,8 +18,7 @@ from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files import write_json
 from mistify.package.manifest import Manifest
-from mistify.profiling.energy import energy_counter
-from mistify.profiling.measuring import measure_device
+from mistify.profiling.isolated import measure_isolated
 from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
@@ -144,12 +143,7 @@ def _measured(name: str, threads: list[int]) -> DeviceTable:
     columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task("measuring", total=1.0)
-        return measure_device(
-            name,
-            threads,
-            progress=lambda share: shown.update(task, completed=share),
-            energy=energy_counter(),
-        )
+        return measure_isolated(name, threads, progress=lambda share: shown.update(task, completed=share))
 
 
 def _read(path: Path) -> DeviceTable:

@@ -1,13 +1,16 @@
 """Packages are measured on this device."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.profiling import measure_package
+from mistify_client import profiling
+from mistify_client.profiling import measure_package, package_latency_ms
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -27,5 +30,27 @@ def test_packages_are_measured_with_the_threads_of_their_goal(
     manifest = Manifest.load(package)
     latency = manifest.latency.model_copy(update={"threads": threads})
     manifest.model_copy(update={"latency": latency}).save(package)
-    assert 0 < measure_package(package) < 1000
+    assert 0 < package_latency_ms(package) < 1000
     assert used == {threads}
+
+
+def end(package: Path) -> float:
+    os.abort()
+
+
+def test_a_package_at_which_litert_ends_ends_nothing_else(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0 < measure_package(package) < 1000
+    monkeypatch.setattr(profiling, "package_latency_ms", end)
+    with pytest.raises(MistifyError, match=r"cannot run .*tflite on this device: .*SIGABRT") as refused:
+        measure_package(package)
+    assert refused.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_directory_that_is_no_package_is_refused_as_such(tmp_path: Path) -> None:
+    with pytest.raises(MistifyError) as refused:
+        measure_package(tmp_path)
+    with pytest.raises(MistifyError) as expected:
+        Manifest.load(tmp_path)
+    assert str(refused.value) == str(expected.value)

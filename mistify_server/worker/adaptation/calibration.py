@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Final
 
 import keras
 import numpy as np
@@ -11,12 +12,15 @@ from executors.data import Dataset
 from executors.structure import analyse, narrow, removable_blocks, shallower
 from mistify.costs.catalogue import host_profile_name, is_host
 from mistify.costs.network import NetworkCost
-from mistify.costs.profiles import MeasuredNetwork, MeasuredProfile
+from mistify.costs.profiles import MeasuredNetwork, MeasuredProfile, Profile
 from mistify.costs.quantization import STORED, Quantization
 from mistify_server.worker.adaptation.latency import Profiles, latencies
 from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.isolated import latencies_of
+
+#: Of a group in the small network: a tile of LiteRT's kernels, which takes no less with fewer.
+_UNITS: Final = 8
 
 
 def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
@@ -27,14 +31,16 @@ def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
     """Return the profiles, with this machine's corrected to predict the latency of a converted network.
 
-    It is measured with the threads of each.
+    It is measured with the threads of each. One that LiteRT cannot run here corrects nothing.
     """
     return tuple(
-        profile.slower(measure_latency(network, profile.threads).median_ms / profile.latency_ms(cost))
-        if is_host(profile.name)
-        else profile
-        for profile in profiles
+        _calibrated_by(profile, cost, network) if is_host(profile.name) else profile for profile in profiles
     )
+
+
+def _calibrated_by(host: Profile, cost: NetworkCost, network: bytes) -> Profile:
+    measured = latencies_of({host.name: network}, host.threads).get(host.name)
+    return host if measured is None else host.slower(measured.median_ms / host.latency_ms(cost))
 
 
 def calibrated_host(
@@ -47,8 +53,9 @@ def calibrated_host(
 
     The source is measured at each precision, the least network in float32 and int8: its kernels are too small
     to differ at others. With threads that the machine was not measured with, networks are held to gain as
-    much as these do over one. Where they cannot be converted, they are held to take as long as in float32; a
-    least network that cannot be converted at all does not count.
+    much as these do over one. Where they cannot be converted, or cannot run here, they are held to take as
+    long as in float32; a least network that cannot at all does not count. A source that cannot run here in
+    float32 corrects nothing.
 
     Args:
         host: As measured in float32 and int8, with one thread and perhaps with others.
@@ -65,14 +72,15 @@ def calibrated_host(
     with_one = {profile.integer: profile for profile in host if profile.threads == 1}
     known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}
     for precision in STORED:
-        took_ms = source_ms.get(precision)
-        profile = known[False] if took_ms is None else _at(known, precision)
-        large = small = MeasuredNetwork(source_cost, took_ms or source_ms[Quantization.NONE])
-        if least_ms:
+        profile = _at(known, precision if precision in source_ms else Quantization.NONE)
+        took_ms = source_ms.get(precision, source_ms.get(Quantization.NONE))
+        if took_ms is not None:
+            large = small = MeasuredNetwork(source_cost, took_ms)
             at = precision if precision.integer and precision in least_ms else Quantization.NONE
-            small = MeasuredNetwork(least_cost, least_ms[at])
-        name = host_profile_name(precision, threads)
-        yield replace(profile.fitted(large, small), name=name, threads=threads)
+            if at in least_ms:
+                small = MeasuredNetwork(least_cost, least_ms[at])
+            profile = profile.fitted(large, small)
+        yield replace(profile, name=host_profile_name(precision, threads), threads=threads)
 
 
 def at_each_precision(profiles: Profiles) -> Profiles:
@@ -87,13 +95,17 @@ def at_each_precision(profiles: Profiles) -> Profiles:
 
 
 def least_network(source: keras.Model) -> keras.Model:
-    """Return the network that a source can be cut to at the most: the least of each group, and no block.
+    """Return a small network to measure beside a source: few units of each group, and no block.
 
-    Rules for layers do not count: networks that are far apart tell most of the machine.
+    Rules for layers do not count: networks that are far apart tell most of the machine. But the units have to
+    be enough that some of them are active: LiteRT has no integers for a tensor that is always zero.
     """
     structure = analyse(source)
     least = shallower(structure, removable_blocks(structure))
-    return narrow(least, {name: np.arange(group.size) < group.least for name, group in least.groups.items()})
+    return narrow(
+        least,
+        {name: np.arange(group.size) < max(group.least, _UNITS) for name, group in least.groups.items()},
+    )
 
 
 def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> MeasuredProfile:

@@ -120,8 +120,10 @@ def source_if_better(
     if not serves:
         return outcome
     if limits_latency(assignment.budget):
-        deviation = LatencyReading.of(source, measure(source), profiles, assignment.budget).deviation
-        costs = {**costs_of(network, corrected(profiles, deviation)), **stored}
+        reading = _reading(source, measure, profiles, assignment.budget)
+        if reading is None:
+            return outcome
+        costs = {**costs_of(network, corrected(profiles, reading.deviation)), **stored}
         if not meets(costs, aimed(assignment.budget)):
             return outcome
     reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
@@ -234,19 +236,23 @@ def _adapt_by_measurement(
     limits. Where the adapted network takes longer than the profiles predict, they are corrected again, and
     the network is cut further, twice at the most. Where the first was not planned and takes less time than
     its limits leave, it is cut anew from the parent, and so is wider. This comes before tuning, as weights do
-    not matter.
+    not matter. Networks that cannot run here are taken to run as the profiles predict.
     """
     aim, nominal, at = aimed(assignment.budget), assignment.profiles, assignment
-    readings = [LatencyReading.of(at.model, measure(at.model), nominal, aim)]
+    parent = _reading(at.model, measure, nominal, aim)
+    readings = [] if parent is None else [parent]
     planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)
-    profiles = planned or corrected(nominal, readings[0].deviation)
+    profiles = planned or corrected(nominal, deviation_at(aim, readings[:1]))
     for attempt in range(1 + _CORRECTIONS):
         steps, stuck = _adapt(executor, replace(at, budget=aim, profiles=profiles), params, report, steps)
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
-        readings.append(LatencyReading.of(network, measure(network), nominal, aim))
-        costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
+        reading = _reading(network, measure, nominal, aim)
+        if reading is None:
+            break
+        readings.append(reading)
+        costs = costs_of(analyse(network).network(), corrected(nominal, reading.deviation))
         if not meets(costs, aim):
             at = replace(at, model=network)
         elif (
@@ -271,12 +277,13 @@ def _planned_by_measurement(
     Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
     in LiteRT. Profiles are off by some per cent, and for each architecture by others, so that a plan's own
     correction may lead back to one before it: then the next is looked for between the corrections that left
-    too much room and those that left too little. The plan counts that meets the limits most narrowly.
+    too much room and those that left too little. The plan counts that meets the limits most narrowly. One
+    that cannot run here is the last: without its reading, the next would be the same.
 
     Args:
         executor: Plans.
         assignment: Of the edge.
-        readings: Of the parent; those of the plans are added.
+        readings: Of the parent, if it runs here; those of the plans are added.
         measure: Measures networks.
 
     Returns:
@@ -293,8 +300,11 @@ def _planned_by_measurement(
         network = executor.preview(replace(assignment, profiles=profiles))
         if network is None:
             return best[1] if best else None
-        readings.append(LatencyReading.of(network, measure(network), nominal, budget))
-        costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
+        reading = _reading(network, measure, nominal, budget)
+        if reading is None:
+            break
+        readings.append(reading)
+        costs = costs_of(analyse(network).network(), corrected(nominal, reading.deviation))
         used = max(costs[axis] / limit for axis, limit in budget.items())
         if used > 1:
             too_little = max(too_little, deviation)
@@ -304,6 +314,14 @@ def _planned_by_measurement(
         if _LEAST_USED <= used <= 1:
             break
     return best[1] if best else corrected(nominal, deviation_at(budget, readings))
+
+
+def _reading(
+    network: keras.Model, measure: Stopwatch, profiles: Profiles, budget: Budget
+) -> LatencyReading | None:
+    """Return the reading of a network; None where it cannot run here."""
+    taken_ms = measure(network)
+    return None if taken_ms is None else LatencyReading.of(network, taken_ms, profiles, budget)
 
 
 def _leaves_room(costs: Costs, budget: Budget) -> bool:

@@ -19,12 +19,12 @@ from mistify.costs.quantization import Quantization
 from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.converter import saved
 from mistify_server.worker.packaging.conversion.representative import Examples
-from mistify_server.worker.packaging.measurement.latency import inference_of, measure_together
+from mistify_server.worker.packaging.measurement.isolated import latencies_of
 
 Profiles: TypeAlias = tuple[Profile, ...]
 
-#: Measures the latency of a network in LiteRT on this machine, in milliseconds.
-Stopwatch: TypeAlias = Callable[[keras.Model], float]
+#: Measures the latency of a network in LiteRT on this machine, in milliseconds; None where it cannot run.
+Stopwatch: TypeAlias = Callable[[keras.Model], float | None]
 
 #: Networks are cut to this share of a limit on latency: the package is measured again, and two measurements
 #: of one network differ by some per cent.
@@ -41,6 +41,8 @@ _EXAMPLES = 8
 def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threads: int = 1) -> Stopwatch:
     """Return a function that measures networks as they will be packaged; the slowest precision counts.
 
+    A precision at which LiteRT cannot run a network here does not count.
+
     Args:
         quantizations: Of the packages.
         train: Has some examples, to convert networks with.
@@ -48,12 +50,14 @@ def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threa
     """
 
     @activity("measuring")
-    def measure(model: keras.Model) -> float:
+    def measure(model: keras.Model) -> float | None:
         examples = few_examples(model, train)
         with saved(model) as network:
-            networks = [network.at(_without_training(each), examples) for each in quantizations]
-        inferences = [inference_of(network, threads) for network in networks]
-        return max(latency.median_ms for latency in measure_together(inferences, threads))
+            networks = dict(
+                enumerate(network.at(_without_training(each), examples) for each in quantizations)
+            )
+        measured = latencies_of(networks, threads).values()
+        return max((latency.median_ms for latency in measured), default=None)
 
     return measure
 
@@ -64,8 +68,8 @@ def latencies(
 ) -> dict[Quantization, float]:
     """Return what a network takes in LiteRT on this machine, in milliseconds, in float32 and at precisions.
 
-    Precisions at which it cannot be converted are left out. What the converter raises of it in float32 is
-    raised.
+    Precisions at which it cannot be converted, or cannot run here, are left out. What the converter raises of
+    it in float32 is raised.
 
     Args:
         model: The network.
@@ -75,13 +79,12 @@ def latencies(
     """
     examples = few_examples(model, train)
     with saved(model) as network:
-        inferences = {Quantization.NONE: inference_of(network.at(QuantizationConfig()), threads)}
+        networks = {Quantization.NONE: network.at(QuantizationConfig())}
         for precision in precisions:
             with suppressed_but_for_exhaustion():
-                converted = network.at(QuantizationConfig(precision=precision), examples)
-                inferences[precision] = inference_of(converted, threads)
-    measured = measure_together(list(inferences.values()), threads)
-    return {precision: latency.median_ms for precision, latency in zip(inferences, measured, strict=True)}
+                networks[precision] = network.at(QuantizationConfig(precision=precision), examples)
+    measured = latencies_of(networks, threads)
+    return {precision: latency.median_ms for precision, latency in measured.items()}
 
 
 def few_examples(model: keras.Model, train: Dataset) -> Examples:
@@ -134,10 +137,12 @@ def corrected(profiles: Profiles, deviation: float) -> Profiles:
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     """Predict the deviation of a network that just meets the limits on latency.
 
-    From one reading, or by a profile of operators, which knows what takes the same for all: the deviation
-    there. From two: a part of the time may be the same for both, such as that of starting operators, and
-    counts for more in a smaller network.
+    Without a reading: none. From one, or by a profile of operators, which knows what takes the same for all:
+    the deviation there. From two: a part of the time may be the same for both, such as that of starting
+    operators, and counts for more in a smaller network.
     """
+    if not readings:
+        return 1.0
     last = readings[-1]
     if len(readings) == 1 or last.by_operators:
         return last.deviation

@@ -9,7 +9,8 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.devices import DeviceTable
 from mistify.costs.profiles import MeasuredProfile
 from mistify.jobs.job import ProgressUpdate
-from mistify.profiling.measuring import Progress, measure_device
+from mistify.profiling.isolated import measure_isolated
+from mistify.profiling.measuring import Progress
 from mistify_server.devices.host import measured_host
 from mistify_server.tasks.messages import OnProgress
 
@@ -18,7 +19,7 @@ _BUDGET_SECONDS: Final = 20.0
 
 
 def _measured(progress: Progress) -> DeviceTable:
-    return measure_device(HOST.name, [1], budget_seconds=_BUDGET_SECONDS, progress=progress)
+    return measure_isolated(HOST.name, [1], budget_seconds=_BUDGET_SECONDS, progress=progress)
 
 
 @activity("measuring")

@@ -30,7 +30,7 @@ def measured(monkeypatch):
         calls.append(package)
         return 0.75
 
-    monkeypatch.setattr("mistify_client.cli.profile.measure_device", measure_device)
+    monkeypatch.setattr("mistify_client.cli.profile.measure_isolated", measure_device)
     monkeypatch.setattr("mistify_client.cli.profile.measure_package", measure_package)
     return calls
 

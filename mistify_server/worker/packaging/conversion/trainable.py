@@ -14,6 +14,7 @@ from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.placement import Places, convert_placed
 from mistify_server.worker.packaging.conversion.result import ConvertedNetworks
+from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
 from mistify_server.worker.packaging.training.builtins import UntrainableError
 from mistify_server.worker.packaging.training.network import (
@@ -108,8 +109,8 @@ def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
         count = min(served.examples_at_once(count), trained.examples_at_once(count))
         compared = {name: array[:count] for name, array in examples.items()}
         actual = trained(compared)
-    except (RuntimeError, ValueError) as error:
-        raise UntrainableError(f"LiteRT cannot run what trains it: {' '.join(str(error).split())}") from error
+    except LiteRtError as error:
+        raise UntrainableError(f"LiteRT cannot run what trains it, {error.problems[0].value}") from error
     for name, output in served(compared).items():
         difference = float(np.abs(actual[name] - output).max())
         if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):

@@ -8,7 +8,7 @@ from mistify.config.metric import Metric
 from mistify.costs.budget import Costs
 from mistify.costs.quantization import Quantization
 from mistify.wording import counted
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.flatbuffer import operators
 
 #: Accuracy that a precision may cost without a remark, as a share.
@@ -127,5 +127,5 @@ def _why_not_faster(network: bytes, threads: int) -> str:
 
 def _overhead(network: bytes, threads: int) -> float:
     """Return the share of an inference that does not grow with the examples in its batch."""
-    one, two = (measure_latency(network, threads, batch).median_ms for batch in (1, 2))
+    one, two = (latency_of(network, threads, batch).median_ms for batch in (1, 2))
     return min(max(2 * one - two, 0.0) / one, 1.0)

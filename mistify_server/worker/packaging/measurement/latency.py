@@ -1,4 +1,4 @@
-"""The latency of networks in LiteRT on this machine."""
+"""The latency of networks in LiteRT on this machine, measured in this process (elsewhere: `isolated`)."""
 
 import statistics
 import time
@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mistify.litert import Interpreter
 from mistify.machine import machine, runtime
 from mistify.package.manifest import MeasuredLatency
 from mistify.profiling.measuring import random_input
 from mistify_server.worker.packaging.measurement.pace import Pace
-from mistify_server.worker.packaging.tflite.runner import Array
 
 #: Bursts of so many runs, or of so many seconds, are timed until a few of the undisturbed ones agree: at
 #: least so many, for longer than short spells of other work last, and no longer than the most.
@@ -69,6 +69,11 @@ def measure_latency(
     """
     infer = inference_of(network, threads, batch, signature)
     return measure_together([infer], threads, clock=clock, pace=pace)[0]
+
+
+def measure_latencies(networks: Sequence[bytes], threads: int = 1) -> list[MeasuredLatency]:
+    """Time inferences of several networks, each a `.tflite`, as `measure_together` does."""
+    return measure_together([inference_of(network, threads) for network in networks], threads)
 
 
 def inference_of(
@@ -141,7 +146,7 @@ def _ready_by(signature: str, interpreter: Interpreter, batch: int) -> Callable[
     )
 
 
-def _random(entry: Mapping[str, Any], batch: int) -> Array:
+def _random(entry: Mapping[str, Any], batch: int) -> npt.NDArray[Any]:
     return random_input((batch, *entry["shape"][1:]), entry["dtype"])
 
 

@@ -16,7 +16,7 @@ from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.measurement.comparison import compare
 from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.measurement.stored import stored_costs
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
@@ -119,7 +119,7 @@ def _measure_branch(
     precision = task.settings.quantization.precision
     compare(conversion.originals[branch], runner, held_out.validation, precision, single)
     return Measurement(
-        measure_latency(network, task.settings.threads, signature=signature),
+        latency_of(network, task.settings.threads, signature=signature),
         memory_bytes(network, (signature,) if signature else ()),
         *(measure_accuracy(runner, examples, objectives, task.data) for examples in held_out),
     )
@@ -149,7 +149,7 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
     if precision is not Quantization.NONE and not conversion.branches:
         network, threads = conversion.float32(), own.latency.threads
         package = Served(conversion.networks.serve, own.latency.median_ms, own.validation.accuracy)
-        float32 = Served(network, measure_latency(network, threads).median_ms, conversion.accuracy)
+        float32 = Served(network, latency_of(network, threads).median_ms, conversion.accuracy)
         notes.append(drawbacks(precision, package, float32, metric, threads))
     return "; ".join(filter(None, notes))
 

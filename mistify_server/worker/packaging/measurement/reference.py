@@ -8,7 +8,7 @@ from mistify.costs.quantization import Quantization
 from mistify_server.tasks.results import ReferenceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.measurement.package import measured_here
 from mistify_server.worker.packaging.tflite.runner import Runner
 
@@ -35,7 +35,7 @@ def measure_reference(
     came, learned = (measure_accuracy(Runner(network), test, objectives, data) for network in (source, tuned))
     measured: dict[str, float] = {}
     for count in threads:
-        measured |= measured_here(measure_latency(source, count), Quantization.NONE)
+        measured |= measured_here(latency_of(source, count), Quantization.NONE)
     return ReferenceResult(
         accuracy=came.accuracy,
         tuned_accuracy=learned.accuracy,

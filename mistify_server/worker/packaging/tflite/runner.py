@@ -1,16 +1,22 @@
-"""Networks in LiteRT: their inputs and outputs, and running them."""
+"""Networks in LiteRT: their inputs and outputs, and running them, in a process of its own."""
 
 from collections.abc import Collection, Mapping
-from itertools import chain
-from math import prod
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
+from weakref import finalize
 
-import numpy as np
 import numpy.typing as npt
 
 from executors.data.storage import Rows
-from mistify.litert import Interpreter, OpResolverType
-from mistify.package.manifest import TensorInfo
+from mistify_server.worker.packaging.tflite.execution import (
+    describe,
+    run,
+    run_example,
+    shapes,
+    signature_names,
+)
+from mistify_server.worker.packaging.tflite.isolation import in_litert
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -37,21 +43,27 @@ class Runner:
     Attributes:
         inputs: Name, dtype and shape of every input by its name; -1 is the batch.
         outputs: The same of every output.
+
+    Raises:
+        LiteRtError: From the constructor and every call, LiteRT cannot run the network.
     """
 
     def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
-        interpreter = Interpreter(model_content=network, num_threads=1)
-        # Also of the graphs between which it chooses.
-        graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
-        self._example = max(map(_elements, chain.from_iterable(graphs)))
-        self._signature = interpreter.get_signature_runner(signature)
-        self.inputs = _described(self._signature.get_input_details())
-        self.outputs = _described(self._signature.get_output_details())
+        # A file, as the process that has the network open may have to be replaced by one that has not.
+        with NamedTemporaryFile(suffix=".tflite", delete=False) as file:
+            path = Path(file.name)
+            finalize(self, path.unlink, missing_ok=True)
+            file.write(network)
+        self._place = path, signature
+        described = in_litert(describe, *self._place)
+        self._example = described.example_elements
+        self.inputs = described.inputs
+        self.outputs = described.outputs
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """Return the outputs [batch, ...] by name."""
         tensors = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
-        outputs = self._signature(**tensors)
+        outputs = in_litert(run, *self._place, tensors)
         return {name: info.dequantized(outputs[name]) for name, info in self.outputs.items()}
 
     def run_all(self, inputs: Arrays) -> dict[str, Array]:
@@ -69,15 +81,9 @@ class Runner:
         return max(1, min(most, _MOST_ELEMENTS // max(1, self._example)))
 
 
-def _elements(entry: Mapping[str, Any]) -> int:
-    """Return the elements of a tensor for one example; 0 where it does not grow with the batch."""
-    return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
-
-
 def signatures(network: bytes) -> Collection[str]:
     """Return the names of the signatures by which a network runs."""
-    names: Collection[str] = Interpreter(model_content=network, num_threads=1).get_signature_list()
-    return names
+    return in_litert(signature_names, network)
 
 
 def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:
@@ -92,59 +98,23 @@ class Example:
         network: A `.tflite`.
         signature: The signature that runs.
         graph: The number of its graph.
+
+    Raises:
+        LiteRtError: From the constructor, LiteRT cannot run the network.
     """
 
     def __init__(self, network: bytes, signature: str, graph: int) -> None:
-        self._interpreter = Interpreter(
-            model_content=network,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            experimental_preserve_all_tensors=True,
-        )
-        self._graph = graph
-        run = self._interpreter.get_signature_runner(signature)
-        run(**{name: np.zeros(one["shape"], one["dtype"]) for name, one in run.get_input_details().items()})
+        self._tensors = in_litert(run_example, network, signature, graph)
 
     def shapes(self) -> Mapping[int, list[int]]:
         """Return the shape of each tensor by its number."""
-        details = self._interpreter.get_tensor_details(self._graph)
-        return {one["index"]: [int(size) for size in one["shape"]] for one in details}
+        return self._tensors.shapes
 
     def value(self, tensor: int) -> Array:
-        """Return the value of a tensor."""
-        value: Array = self._interpreter.get_tensor(tensor, self._graph)
-        return value
+        """Return the value of a tensor that may be a shape: of integers along one axis at most."""
+        return self._tensors.shape_values[tensor]
 
 
 def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the shapes of a network's tensors by their numbers, for a batch of one.
-
-    They are known once an example of zeros has been run. All inputs are set: LiteRT does not clear memory,
-    and what happens to be there may be no index into a table.
-    """
-    interpreter = Interpreter(
-        model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    )
-    interpreter.allocate_tensors()
-    for entry in interpreter.get_input_details():
-        interpreter.set_tensor(entry["index"], np.zeros(entry["shape"], entry["dtype"]))
-    interpreter.invoke()
-    return {
-        entry["index"]: tuple(int(size) for size in entry["shape"])
-        for entry in interpreter.get_tensor_details()
-    }
-
-
-def _described(details: Mapping[str, Mapping[str, Any]]) -> dict[str, TensorInfo]:
-    return {name: _describe(name, entry) for name, entry in details.items()}
-
-
-def _describe(name: str, entry: Mapping[str, Any]) -> TensorInfo:
-    dtype = np.dtype(entry["dtype"])
-    sizes = [int(size) for size in entry["shape"]]
-    shape = (-1, *sizes[1:]) if sizes else ()
-    scale, zero_point = entry["quantization"]
-    if not scale:
-        return TensorInfo(name=name, dtype=dtype.name, shape=shape)
-    return TensorInfo(
-        name=name, dtype=dtype.name, shape=shape, scale=float(scale), zero_point=int(zero_point)
-    )
+    """Return the shapes of a network's tensors by their numbers, for a batch of one."""
+    return in_litert(shapes, network)

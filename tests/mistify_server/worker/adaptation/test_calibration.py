@@ -88,6 +88,35 @@ def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
     assert predicted(model, integers) == pytest.approx(3.0)
 
 
+def test_a_source_that_cannot_run_here_leaves_the_profiles_as_they_were_measured(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what runs of the small network alone, no line can be drawn."""
+    for taken in ({}, {Quantization.NONE: 1.0}):
+        monkeypatch.setattr(
+            f"{CALIBRATION}.latencies",
+            lambda network, *_, taken=taken: {} if network is model else taken,
+        )
+        host = measured_board(), measured_board(integer=True)
+        profiles = list(calibrated_host(host, model, data))
+        assert [profile.name for profile in profiles] == ["host", "host@float16", "host@dynamic", "host@int8"]
+        assert {predicted(model, profile) for profile in profiles} == {predicted(model, host[0])}
+
+
+def test_a_small_network_that_runs_in_integers_alone_counts_there(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {Quantization.INT8: 0.5}
+    monkeypatch.setattr(
+        f"{CALIBRATION}.latencies",
+        lambda network, *_: dict.fromkeys(STORED, 1.0) if network is model else taken,
+    )
+    profiles = list(calibrated_host((measured_board(), measured_board(integer=True)), model, data))
+    least = least_network(model)
+    assert predicted(least, profiles[3]) == pytest.approx(0.5)
+    assert predicted(least, profiles[0]) < 0.4
+
+
 def test_profiles_predict_the_least_network_as_it_was_measured_and_those_between(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,12 +172,20 @@ def test_networks_below_the_line_through_zero_count_by_the_source_alone() -> Non
     assert (alike.factor, alike.fixed_ms) == (pytest.approx(2.0), 0.0)
 
 
-def test_the_least_network_has_one_unit_in_each_group() -> None:
+def test_the_least_network_has_few_units_in_each_group_but_some_that_are_active() -> None:
     assert [weights.shape for weights in least_network(dense_network()).get_weights()] == [
-        *((16, 1), (1,)),
-        *((1, 1), (1,)),
-        *((1, 4), (4,)),
+        *((16, 8), (8,)),
+        *((8, 8), (8,)),
+        *((8, 4), (4,)),
     ]
+
+
+def test_groups_of_fewer_units_keep_them() -> None:
+    image = keras.Input((6, 6, 3))
+    x = layers.DepthwiseConv2D(3)(layers.Conv2D(5, 1, activation="relu")(image))
+    narrow_source = keras.Model(image, layers.Dense(2)(layers.GlobalAveragePooling2D()(x)))
+    shapes = [weights.shape for weights in least_network(narrow_source).get_weights()]
+    assert shapes == [weights.shape for weights in narrow_source.get_weights()]
 
 
 def measure_like(took: Callable[[keras.Model, str], float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +203,7 @@ def test_the_least_network_of_an_encoder_runs_in_integers() -> None:
     x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x))
     source = keras.Model(words, layers.Dense(3)(layers.GlobalAveragePooling1D()(x)))
     least = least_network(source)
-    assert least.layers[1].output.shape[-1] == 2
+    assert least.layers[1].output.shape[-1] == 8
     examples = {words.name: np.arange(48, dtype=np.int32).reshape(8, 6) % 20}
     content = convert(least, QuantizationConfig(precision=Quantization.INT8), examples)
     answers = run_network(content, examples)

@@ -1,6 +1,7 @@
 """Latency limits are met when measuring says so, whatever the profiles predict."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -88,6 +89,21 @@ def test_plans_lie_between_those_that_took_too_long_and_those_that_left_too_much
     outcome = edge(model, data, measure, {"latency_ms@host": 0.6})
     assert outcome.met
     assert 0.45 < predicted(outcome.model) / predicted(model) <= 0.55
+
+
+def test_networks_that_cannot_run_here_are_held_to_what_is_predicted(
+    model: keras.Model, data: Dataset
+) -> None:
+    outcome = edge(model, data, lambda network: None, {"latency_ms@host": 0.6})
+    assert outcome.met
+    assert 0.9 * 0.57 < predicted(outcome.model) / predicted(model) <= 0.57
+
+
+def test_plans_go_on_after_one_that_cannot_run_here(model: keras.Model, data: Dataset) -> None:
+    """The source takes twice as long as is predicted, and nothing else runs."""
+    outcome = edge(model, data, lambda network: 2.0 if network is model else None, {"latency_ms@host": 0.6})
+    assert outcome.met
+    assert predicted(outcome.model) / predicted(model) <= 0.57 / 2
 
 
 def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
@@ -201,23 +217,24 @@ def test_limits_on_latency_leave_room_for_noise() -> None:
 def test_a_node_is_measured_at_the_slowest_of_its_precisions(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An integer network is told by its size."""
+    """An integer network is smaller. One that cannot run here does not count."""
     taken: list[int] = []
+    running = [0, 1]
 
-    def ready(network: bytes, threads: int) -> int:
+    def measured(networks: dict[int, bytes], threads: int) -> dict[int, Any]:
         assert threads == 4
-        taken.append(len(network))
-        return len(network)
+        taken[:] = map(len, networks.values())
+        return {key: SimpleNamespace(median_ms=1e6 / taken[key]) for key in running}
 
-    def measured(inferences: list[int], threads: int) -> list[Any]:
-        return [type("Latency", (), {"median_ms": 1e6 / size}) for size in inferences]
-
-    monkeypatch.setattr(f"{LATENCY}.inference_of", ready)
-    monkeypatch.setattr(f"{LATENCY}.measure_together", measured)
+    monkeypatch.setattr(f"{LATENCY}.latencies_of", measured)
     asked = [QuantizationConfig(), QuantizationConfig(precision=Quantization.INT8_QAT)]
     assert stopwatch(asked, data, 4)(model) == 1e6 / min(taken)
     assert len(taken) == 2
     assert max(taken) > 2 * min(taken)
+    del running[1]
+    assert stopwatch(asked, data, 4)(model) == 1e6 / taken[0]
+    running.clear()
+    assert stopwatch(asked, data, 4)(model) is None
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import models as packaging
-from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from tests.mistify_server.worker.packaging.networks import (
     images,
@@ -151,9 +151,9 @@ def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkey
 
     def measured(network, threads=1, **options):
         used.append(threads)
-        return measure_latency(network, threads, **options)
+        return latency_of(network, threads, **options)
 
-    monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.measure_latency", measured)
+    monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.latency_of", measured)
     made = packaged(model, package_task(quantization=FLOAT16.settings.quantization, threads=2), setup)
     assert made.manifest.latency.threads == 2
     assert used == [2, 2]

@@ -68,7 +68,7 @@ def test_the_overhead_is_measured_with_the_threads_of_the_package(networks, monk
         used.append((threads, batch))
         return SimpleNamespace(median_ms=0.1)
 
-    monkeypatch.setattr(gain, "measure_latency", measured)
+    monkeypatch.setattr(gain, "latency_of", measured)
     served = Served(networks[Quantization.INT8], 0.25, 0.80)
     drawbacks(Quantization.INT8, served, FLOAT32, Metric.ACCURACY, threads=4)
     assert used == [(4, 1), (4, 2)]

@@ -1,11 +1,15 @@
 """Running and timing converted networks."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
 
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.tflite import runner as runners
+from mistify_server.worker.packaging.tflite.isolation import LiteRtError, in_litert
 from mistify_server.worker.packaging.tflite.runner import Runner, run_network
 from tests.mistify_server.worker.packaging.networks import network
 from tests.paths import DATA
@@ -55,3 +59,25 @@ def test_tensors_of_branches_count(signature):
     """The first graph has an image of 4 x 4; each branch has four channels of it."""
     runner = Runner((DATA / "tiny_branches.tflite").read_bytes(), signature)
     assert runner.examples_at_once(2**27) == 2**27 // (4 * 4 * 4)
+
+
+def end(*_):
+    os.abort()
+
+
+def test_a_network_that_ends_litert_is_refused_and_runs_again_where_it_can(monkeypatch):
+    runner = Runner((DATA / "tiny.tflite").read_bytes())
+    examples = {name: np.zeros((2, *info.shape[1:]), info.dtype) for name, info in runner.inputs.items()}
+    before = runner(examples)
+    with monkeypatch.context() as patched:
+        patched.setattr(runners, "run", end)
+        with pytest.raises(LiteRtError, match="SIGABRT"):
+            runner(examples)
+    for name, output in runner(examples).items():
+        np.testing.assert_array_equal(output, before[name])
+
+
+def test_networks_run_where_there_is_no_tensorflow(converted):
+    run_network(converted, {"image": np.zeros((1, 8, 8, 2), np.float32)})
+    assert in_litert(os.getpid) != os.getpid()
+    assert not in_litert(eval, "'tensorflow' in __import__('sys').modules")

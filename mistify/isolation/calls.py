@@ -1,0 +1,54 @@
+"""The wire between a process and the one that does its calls: pickled messages over a socket."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of a module, with its arguments; one that reports takes a callback as its last."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    reports: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a function reports while it runs."""
+
+    content: Any
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The result of a function."""
+
+    result: Any
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The exception that ended a function."""
+
+    error: Exception
+
+
+def answer_calls(connection: Connection) -> None:
+    """Do calls, one after the other, until the other side closes the connection."""
+    with suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(_answer(connection.recv(), connection))
+
+
+def _answer(call: Call, connection: Connection) -> Returned | Raised:
+    arguments = call.arguments
+    if call.reports:
+        arguments += (lambda content: connection.send(Report(content)),)
+    try:
+        return Returned(call.function(*arguments))
+    except Exception as error:
+        return Raised(error)

@@ -1,0 +1,113 @@
+"""A disposable process for calls that may end their process."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from threading import Lock
+from typing import Any, TypeVar
+
+from mistify.isolation.calls import Call, Raised, Report, Returned
+
+T = TypeVar("T")
+
+
+class ProcessEndedError(Exception):
+    """A call ended the process that did it; the message says how."""
+
+
+class DisposableProcess:
+    """Does calls in a process of its own, one at a time, so that what ends that process ends no other.
+
+    The process starts with the first call, imports only the modules of the functions that it is asked for, is
+    kept for later calls, and ends with this process. Where a call has ended it, or has failed, the next call
+    gets a new one: native code that has failed may have left it damaged.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._started: tuple[subprocess.Popen[bytes], Connection] | None = None
+
+    def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """Return what a function returns.
+
+        Args:
+            function: A function of a module, which the process imports.
+            *arguments: Can be pickled, as can the result.
+
+        Raises:
+            ProcessEndedError: The function ended the process.
+            MemoryError: The system killed it, as it does where memory runs out.
+            Exception: The function raised it.
+        """
+        result: T = self._called(Call(function, arguments, reports=False), lambda content: None)
+        return result
+
+    def call_reporting(
+        self, function: Callable[..., T], *arguments: object, on_report: Callable[[Any], object]
+    ) -> T:
+        """Return what a function returns that takes a callback as its last argument.
+
+        Args:
+            function: As of `call`, which has the exceptions as well.
+            *arguments: All but the callback.
+            on_report: Is called in this process with what the function calls its callback with.
+        """
+        result: T = self._called(Call(function, arguments, reports=True), on_report)
+        return result
+
+    def close(self) -> None:
+        """End the process; a later call starts another."""
+        with self._lock:
+            self._end()
+
+    def _called(self, call: Call, on_report: Callable[[Any], object]) -> Any:
+        with self._lock:
+            try:
+                answer = self._answer(call, on_report)
+            except BaseException:
+                self._end()
+                raise
+            if isinstance(answer, Raised):
+                self._end()
+                raise answer.error
+            return answer.result
+
+    def _answer(self, call: Call, on_report: Callable[[Any], object]) -> Returned | Raised:
+        process, connection = self._started = self._started or _start()
+        try:
+            connection.send(call)
+            while isinstance(message := connection.recv(), Report):
+                on_report(message.content)
+        except (EOFError, ConnectionError) as error:
+            raise _ended(process.wait()) from error
+        answer: Returned | Raised = message
+        return answer
+
+    def _end(self) -> None:
+        if self._started is not None:
+            process, connection = self._started
+            self._started = None
+            connection.close()
+            process.kill()
+            process.wait()
+
+
+def _start() -> tuple[subprocess.Popen[bytes], Connection]:
+    own, other = socket.socketpair()
+    with own, other:
+        command = [sys.executable, "-m", "mistify.isolation", str(other.fileno())]
+        process = subprocess.Popen(  # noqa: S603 (Mistify itself)
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[other.fileno()]
+        )
+        return process, Connection(own.detach())
+
+
+def _ended(code: int) -> ProcessEndedError | MemoryError:
+    """Return the exception for a process that ended with a code, below 0 for a signal."""
+    if code == -signal.SIGKILL:
+        return MemoryError("the process that was to do it was killed, as happens where memory runs out")
+    how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return ProcessEndedError(f"its process ended {how}")

@@ -1,0 +1,138 @@
+"""Networks in LiteRT as its own process opens and runs them (`isolation`): no TensorFlow here."""
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.litert import Interpreter, OpResolverType
+from mistify.package.manifest import TensorInfo
+
+Array = npt.NDArray[Any]
+
+#: Networks that stay open: one is compared with another.
+_OPEN: Final = 2
+
+
+@dataclass(frozen=True)
+class NetworkDescription:
+    """The tensors of a network.
+
+    Attributes:
+        inputs: Name, dtype and shape of every input by its name; -1 is the batch.
+        outputs: The same of every output.
+        example_elements: The elements of its largest tensor for one example.
+    """
+
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
+    example_elements: int
+
+
+def describe(network: Path, signature: str) -> NetworkDescription:
+    """Return the tensors of a network that runs by a signature, those of its branches included."""
+    interpreter, run = _opened(network, signature)
+    graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
+    return NetworkDescription(
+        inputs=_described(run.get_input_details()),
+        outputs=_described(run.get_output_details()),
+        example_elements=max(map(_elements, chain.from_iterable(graphs))),
+    )
+
+
+def run(network: Path, signature: str, tensors: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Return the outputs of a network by name, for inputs by name."""
+    outputs: Mapping[str, Array] = _opened(network, signature)[1](**tensors)
+    return outputs
+
+
+def signature_names(network: bytes) -> Collection[str]:
+    """Return the names of the signatures by which a network runs."""
+    return list(Interpreter(model_content=network, num_threads=1).get_signature_list())
+
+
+def shapes(network: bytes) -> dict[int, tuple[int, ...]]:
+    """Return the shapes of a network's tensors by their numbers, for a batch of one.
+
+    They are known once an example of zeros has been run. All inputs are set: LiteRT does not clear memory,
+    and what happens to be there may be no index into a table.
+    """
+    interpreter = Interpreter(
+        model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter.allocate_tensors()
+    for entry in interpreter.get_input_details():
+        interpreter.set_tensor(entry["index"], np.zeros(entry["shape"], entry["dtype"]))
+    interpreter.invoke()
+    return {
+        entry["index"]: tuple(int(size) for size in entry["shape"])
+        for entry in interpreter.get_tensor_details()
+    }
+
+
+@dataclass(frozen=True)
+class ExampleTensors:
+    """The tensors of a graph after one example.
+
+    Attributes:
+        shapes: The shape of each tensor by its number.
+        shape_values: The values of those that may be shapes: of integers along one axis at most.
+    """
+
+    shapes: Mapping[int, list[int]]
+    shape_values: Mapping[int, Array]
+
+
+def run_example(network: bytes, signature: str, graph: int) -> ExampleTensors:
+    """Run an example of zeros by a signature, and return the tensors of its graph."""
+    interpreter = Interpreter(
+        model_content=network,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        experimental_preserve_all_tensors=True,
+    )
+    run = interpreter.get_signature_runner(signature)
+    run(**{name: np.zeros(one["shape"], one["dtype"]) for name, one in run.get_input_details().items()})
+    tensors = {one["index"]: one for one in interpreter.get_tensor_details(graph)}
+    values: dict[int, Array] = {}
+    for index, one in tensors.items():
+        if np.issubdtype(one["dtype"], np.integer) and len(one["shape"]) <= 1:
+            with suppress(ValueError):  # nothing has been written there
+                values[index] = interpreter.get_tensor(index, graph)
+    return ExampleTensors(
+        {index: [int(size) for size in one["shape"]] for index, one in tensors.items()}, values
+    )
+
+
+@lru_cache(maxsize=_OPEN)
+def _opened(network: Path, signature: str) -> tuple[Any, Any]:
+    """Return the interpreter of a network, and what runs it by a signature."""
+    interpreter = Interpreter(model_path=str(network), num_threads=1)
+    return interpreter, interpreter.get_signature_runner(signature)
+
+
+def _elements(entry: Mapping[str, Any]) -> int:
+    """Return the elements of a tensor for one example; 0 where it does not grow with the batch."""
+    return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
+
+
+def _described(details: Mapping[str, Mapping[str, Any]]) -> dict[str, TensorInfo]:
+    return {name: _describe(name, entry) for name, entry in details.items()}
+
+
+def _describe(name: str, entry: Mapping[str, Any]) -> TensorInfo:
+    dtype = np.dtype(entry["dtype"])
+    sizes = [int(size) for size in entry["shape"]]
+    shape = (-1, *sizes[1:]) if sizes else ()
+    scale, zero_point = entry["quantization"]
+    if not scale:
+        return TensorInfo(name=name, dtype=dtype.name, shape=shape)
+    return TensorInfo(
+        name=name, dtype=dtype.name, shape=shape, scale=float(scale), zero_point=int(zero_point)
+    )

@@ -1,0 +1,51 @@
+"""LiteRT in a process of its own: it ends its process at some networks that are in order."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.isolation.process import DisposableProcess, ProcessEndedError
+
+T = TypeVar("T")
+
+#: Characters of LiteRT's own errors that are shown.
+_SHOWN: Final = 200
+
+#: That of this process.
+_LITERT: Final = DisposableProcess()
+
+
+class LiteRtError(MistifyError):
+    """LiteRT cannot run a network on this machine.
+
+    Args:
+        network: What is wrong with the network: the value of a problem.
+    """
+
+    def __init__(self, network: str) -> None:
+        problem = Problem(
+            "the network",
+            network,
+            "one that LiteRT runs on this machine, at this precision",
+            'choose another precision, such as "quantization": "float16" or "dynamic"',
+        )
+        super().__init__(ErrorCode.INVALID_MODEL, "LiteRT cannot run this network", [problem])
+
+
+def in_litert(function: Callable[..., T], *arguments: object) -> T:
+    """Return what a function returns that opens networks in LiteRT.
+
+    Args:
+        function: A function of a module that imports no TensorFlow.
+        *arguments: Can be pickled, as can the result.
+
+    Raises:
+        LiteRtError: LiteRT refuses a network, or ends its process at it.
+        MemoryError: There is too little memory.
+    """
+    try:
+        return _LITERT.call(function, *arguments)
+    except ProcessEndedError as error:
+        raise LiteRtError(f"one at which LiteRT ends: {error}") from error
+    except (RuntimeError, ValueError) as error:
+        raise LiteRtError(f"one that LiteRT refuses: {' '.join(str(error).split())[:_SHOWN]}") from error
