@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import Target
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
@@ -117,6 +117,9 @@ class PlannedBatch:
         formats: How to read the costs that plug-ins of the server have added.
         preparations: What algorithms prepare.
         flips: Whether images are flipped to train: the config leaves it open, and the source does not mind.
+        present_accuracy: That of the source as it came, on a sample of the validation data; None where it was
+            not measured.
+        present_outputs: The score of each of its outputs, likewise.
     """
 
     model: str
@@ -132,6 +135,8 @@ class PlannedBatch:
     formats: tuple[AxisFormat, ...] = ()
     preparations: tuple[PlannedPreparation, ...] = ()
     flips: bool = False
+    present_accuracy: float | None = None
+    present_outputs: tuple[OutputScore, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         "model": as_written(batch.model),
         "metric": batch.metric.value,
         "source_costs": amounts(batch.source_costs, batch.formats),
+        "present_accuracy": batch.present_accuracy,
+        "present_outputs": [asdict(output) for output in batch.present_outputs],
         "source_accuracy": batch.source_accuracy and asdict(batch.source_accuracy),
         "source_outputs": [asdict(output) for output in batch.source_outputs],
         "source_steps": batch.source_steps,
@@ -88,7 +90,7 @@ def plan_tree(plan: Plan) -> RenderableType:
 
 
 def _batch(batch: PlannedBatch, brief: bool) -> Tree:
-    source = ", ".join(_scores(batch.metric, batch.source_accuracy, batch.source_outputs))
+    source = ", ".join(_source_scores(batch))
     model, steps = escape(as_written(batch.model)), counted(batch.source_steps, "step")
     head = f"[bold]{model}[/]: {escape(source)} after {steps}"
     tree = Tree(f"{head}, {duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
@@ -135,6 +137,19 @@ def _scores(metric: Metric, accuracy: Interval | None, outputs: Sequence[OutputE
     yield f"{metric} {_interval(metric, accuracy)}"
     for one in outputs if len(outputs) > 1 else ():
         yield f"{one.output}: {one.metric} {_interval(one.metric, one.interval)}"
+
+
+def _source_scores(batch: PlannedBatch) -> Iterable[str]:
+    """Yield the scores of the source as it came, each before what it is expected to be after tuning."""
+    present = {(own.output, own.metric): own.value for own in batch.present_outputs}
+    yield _rising(batch.metric, batch.present_accuracy, batch.source_accuracy)
+    for one in batch.source_outputs if len(batch.source_outputs) > 1 else ():
+        yield f"{one.output}: {_rising(one.metric, present.get((one.output, one.metric)), one.interval)}"
+
+
+def _rising(metric: Metric, present: float | None, figure: Interval | None) -> str:
+    before = "" if present is None else f"{metric.shown(present)} now, "
+    return f"{metric} {before}{_interval(metric, figure)}"
 
 
 def _interval(metric: Metric, figure: Interval | None) -> str:

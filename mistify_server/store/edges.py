@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mistify.config.metric import Metric
 from mistify_server.tasks.base import Message
 
 #: How training steps of a narrow network compare with those of its source: part of a step does not shrink.
@@ -43,6 +44,15 @@ class Case(Message):
         return self.steps * (_FIXED_PART + (1 - _FIXED_PART) * size)
 
 
+class OutputRecord(Message):
+    """The score of an output of the tuned source, and the share of it by which the network is worse."""
+
+    output: str
+    metric: Metric
+    source: float
+    lost: float
+
+
 class EdgeRecord(Message):
     """An edge that was adapted.
 
@@ -52,6 +62,7 @@ class EdgeRecord(Message):
         source: The metric of the tuned source.
         lost: Share of `source` by which the goal's network is worse (`Metric.lost`).
         seconds: Time that the adaptation took.
+        outputs: The same of single outputs, each by a metric of its own.
     """
 
     case: Case
@@ -59,3 +70,11 @@ class EdgeRecord(Message):
     source: float
     lost: float
     seconds: float
+    outputs: tuple[OutputRecord, ...] = ()
+
+    def by_output(self, output: str, metric: Metric) -> "EdgeRecord | None":
+        """Return the record by the score of one output in place of all; None where that is not known."""
+        for own in self.outputs:
+            if (own.output, own.metric) == (output, metric):
+                return self.model_copy(update={"source": own.source, "lost": own.lost})
+        return None

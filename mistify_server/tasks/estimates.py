@@ -119,6 +119,7 @@ class Outlook(Message):
         sampled: Validation examples on which the source was measured.
         trial_steps: Steps of a trial, the beginning of tuning the source; 0 where there was none.
         trial_accuracy: Of the trial's network, on these examples.
+        trial_scores: Of each output of the trial's network that it is known of, likewise.
         flips: Whether images are flipped to train: the config leaves it open, and the source does not mind.
     """
 
@@ -126,4 +127,5 @@ class Outlook(Message):
     sampled: int | None = None
     trial_steps: int = 0
     trial_accuracy: float | None = None
+    trial_scores: tuple[OutputScore, ...] = ()
     flips: bool = False

@@ -70,6 +70,7 @@ class SourceResult(TaskDone):
         metric: Of the test data; the accuracies are agreement where the validation data have no labels.
         teacher: The artifact of the tuned source, the teacher of all goals.
         teacher_accuracy: Of the teacher.
+        teacher_scores: Of each output of the teacher by a metric of its own, likewise.
         root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
         root_costs: Of the root, by axis.
         steps: Training steps of the teacher.
@@ -83,6 +84,7 @@ class SourceResult(TaskDone):
     metric: Metric = Metric.ACCURACY
     teacher: str
     teacher_accuracy: float
+    teacher_scores: tuple[OutputScore, ...] = ()
     root: str
     root_costs: dict[str, float]
     steps: int

@@ -8,7 +8,7 @@ from executors.params import Params
 from executors.sources.scaling import scaled
 from executors.structure import analyse
 from executors.structure.signature import signature_of
-from executors.training.evaluation import evaluate
+from executors.training.evaluation import Evaluation, evaluate
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.jobs.job import ProgressUpdate
@@ -62,13 +62,15 @@ class RootMaker:
         )
         if task.exceed:
             report(ProgressUpdate("widening the source", steps, steps, source_costs))
+        scores, _ = Evaluation(teacher).judge(setup.validation, metric, data.settings.metrics)
         root = expanded(analyse(teacher, params.layers), task.exceed, profiles, task.seed)
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
             metric=metric,
             teacher=self._checkpoints.save(teacher),
-            teacher_accuracy=evaluate(teacher, setup.validation, metric),
+            teacher_accuracy=scores.overall,
+            teacher_scores=scores.outputs,
             root=self._checkpoints.save(root),
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,

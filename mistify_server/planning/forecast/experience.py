@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from mistify.config.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify.wording import counted
 from mistify_server.planning.forecast.kernel import (
@@ -65,6 +66,24 @@ class Experience:
         covariances = covariance(self._seen, self._seen) + np.diag(noise(self._seen))
         self._inverse = np.linalg.inv(covariances)
         self._weights = self._inverse @ (np.array([record.lost for record in records]) - self._seen.mean)
+
+    def of_output(self, subject: str, output: str, metric: Metric) -> "Experience":
+        """Return what is known of one output of a model: the records of that model are by its own score.
+
+        Where none has that score, the output is expected to lose the share that all of them lose together.
+        """
+        by_output = [
+            record.by_output(output, metric) if record.case.subject == subject else None
+            for record in self._records
+        ]
+        if not any(by_output):
+            return self
+        own = [
+            own or record
+            for own, record in zip(by_output, self._records, strict=True)
+            if own or record.case.subject != subject
+        ]
+        return Experience(own, self._candidates)
 
     def lost(self, cases: Sequence[Case]) -> list[Estimate]:
         """Predict what edges lose: shares of what the source reaches.

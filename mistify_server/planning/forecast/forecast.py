@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
@@ -51,11 +51,12 @@ _PACKAGING: Final = 1.0
 
 
 class _SourceForecast(NamedTuple):
-    """A forecast of the tuned source by one metric: of one of its outputs, or `OVERALL`."""
+    """A forecast of the tuned source by one metric, of one of its outputs or `OVERALL`, with its basis."""
 
     output: str
     metric: Metric
     prospect: Prospect
+    experience: Experience
 
 
 class Forecast:
@@ -120,6 +121,8 @@ class Forecast:
             source_costs=plan.source_costs,
             source_accuracy=self._source and self._interval(self._source),
             source_outputs=tuple(map(self._estimate, self._outputs)),
+            present_accuracy=self._estimates.accuracy,
+            present_outputs=self._estimates.output_scores,
             source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
             preparations=self._preparations,
@@ -201,18 +204,26 @@ class Forecast:
         metric = self.plan.data.metric
         known = self._experience.source(self._subject, self._estimates.source_steps)
         prospect = prospect_of(metric, self._estimates, self._outlook, known)
-        return None if prospect is None else _SourceForecast(OVERALL, metric, prospect)
+        return None if prospect is None else _SourceForecast(OVERALL, metric, prospect, self._experience)
 
     @cached_property
     def _outputs(self) -> tuple[_SourceForecast, ...]:
-        """The outputs of the tuned source; empty where they were not measured. No trial has measured them."""
-        outlook = self._outlook and self._outlook.model_copy(update={"trial_accuracy": None})
-        scores = []
-        for score in self._estimates.output_scores:
-            came = self._estimates.model_copy(update={"accuracy": score.value})
-            prospect = prospect_of(score.metric, came, outlook, None)
-            scores += [] if prospect is None else [_SourceForecast(score.output, score.metric, prospect)]
-        return tuple(scores)
+        """The outputs of the tuned source; empty where they were not measured."""
+        return tuple(filter(None, map(self._output_forecast, self._estimates.output_scores)))
+
+    def _output_forecast(self, score: OutputScore) -> _SourceForecast | None:
+        output, metric = score.output, score.metric
+        experience = self._experience.of_output(self._subject, output, metric)
+        known = None
+        if experience is not self._experience:
+            known = experience.source(self._subject, self._estimates.source_steps)
+        outlook = self._outlook
+        if outlook is not None:
+            tried = {(own.output, own.metric): own.value for own in outlook.trial_scores}
+            outlook = outlook.model_copy(update={"trial_accuracy": tried.get((output, metric))})
+        came = self._estimates.model_copy(update={"accuracy": score.value})
+        prospect = prospect_of(metric, came, outlook, known)
+        return None if prospect is None else _SourceForecast(output, metric, prospect, experience)
 
     def _interval(self, source: _SourceForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
         """Return the figure of a network that loses shares of the source's.
@@ -227,8 +238,8 @@ class Forecast:
             source.prospect,
             losses,
             doublings=log2(1 + steps / (self._estimates.source_steps or steps or 1)),
-            gain_in_losses=self._experience.knows(self._subject),
-            degrees=self._experience.degrees(self._subject),
+            gain_in_losses=source.experience.knows(self._subject),
+            degrees=source.experience.degrees(self._subject),
             tested=self._outlook.tested if self._outlook else None,
         )
 
@@ -287,8 +298,7 @@ class Forecast:
 
         A network above the source may be tuned for as long as its step limit allows.
 
-        The first score is by the metric of the batch; none is known where the source's is not. What an output
-        loses is not known apart: it is expected to lose the same share of its own score.
+        The first score is by the metric of the batch; none is known where the source's is not.
         """
         edge, source = self._edge(node), self._source
         grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
@@ -301,11 +311,17 @@ class Forecast:
         scores = (source, *self._outputs)
         rounds = np.unique(np.geomspace(least_rounds, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
-        losses = self._experience.lost(cases)
-        reached = [expected_to_reach(node.targets, _figures_after(lost, scores)) for lost in losses]
+        losses = [score.experience.lost(cases) for score in scores]
+        reached = [
+            expected_to_reach(node.targets, _figures_after(lost, scores))
+            for lost in zip(*losses, strict=True)
+        ]
         first = reached.index(True) if any(reached) else -1
-        case, lost = cases[first], [losses[first], loss_of(precision)]
-        return case.steps, tuple(self._estimate(score, lost, case.learned) for score in scores)
+        case, rounding = cases[first], loss_of(precision)
+        return case.steps, tuple(
+            self._estimate(score, [lost[first], rounding], case.learned)
+            for score, lost in zip(scores, losses, strict=True)
+        )
 
 
 def forecast_of(
@@ -393,9 +409,11 @@ def _risk(precision: Quantization) -> float:
     return loss_of(precision).mean
 
 
-def _figures_after(lost: Estimate, scores: Iterable[_SourceForecast]) -> dict[tuple[str, Metric], float]:
+def _figures_after(
+    losses: Iterable[Estimate], scores: Iterable[_SourceForecast]
+) -> dict[tuple[str, Metric], float]:
     """Return the figures of a network that has lost a share of each score."""
     return {
         (score.output, score.metric): score.metric.after(score.prospect.figure(score.metric), lost.mean)
-        for score in scores
+        for score, lost in zip(scores, losses, strict=True)
     }

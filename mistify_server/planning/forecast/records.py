@@ -1,12 +1,14 @@
 """Records of adapted edges, from which later edges are predicted."""
 
 import hashlib
+from collections.abc import Iterator
+from math import isfinite
 
 import numpy as np
 
 from mistify.costs.budget import FLOPS, Costs
 from mistify_server.planning.forecast.scaling import CostScaling, distance
-from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.edges import Case, EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import Traits
 from mistify_server.tasks.results import AdaptResult, SourceResult
@@ -52,4 +54,15 @@ def record_of(
         source=root.teacher_accuracy,
         lost=root.metric.lost(result.accuracy, root.teacher_accuracy),
         seconds=result.seconds,
+        outputs=tuple(_output_records(root, result)),
     )
+
+
+def _output_records(root: SourceResult, result: AdaptResult) -> Iterator[OutputRecord]:
+    """Yield the records of the outputs that were measured of the tuned source and of the network."""
+    before = {(score.output, score.metric): score.value for score in root.teacher_scores}
+    for score in result.output_scores:
+        source = before.get((score.output, score.metric))
+        if source is not None and isfinite(source) and isfinite(score.value):
+            lost = score.metric.lost(score.value, source)
+            yield OutputRecord(output=score.output, metric=score.metric, source=source, lost=lost)

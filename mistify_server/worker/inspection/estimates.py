@@ -8,13 +8,16 @@ from typing import Final
 import numpy as np
 
 from executors.base import AdaptationExecutor, Aptitude, executor_class, executor_classes
+from executors.data import Dataset
 from executors.params import Params
 from executors.structure import Structure, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
+from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
 from mistify.config.dataset import generated_count
+from mistify.config.metric import OutputScore
 from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import HardwareProfile
@@ -83,22 +86,23 @@ def with_measurements(
     """
     figures: dict[str, object] = {}
     if "accuracy" in measures:
-        scores, _ = trainer.evaluation.judge(
-            setup.validation.sample(EXAMPLES), setup.metric, setup.settings.metrics
-        )
-        # A sample may lack what a metric takes, such as examples of two classes.
-        figures |= {
-            "accuracy": finite(scores.overall),
-            "output_scores": tuple(own for own in scores.outputs if isfinite(own.value)),
-        }
+        accuracy, scores = sampled_scores(trainer.evaluation, setup.validation.sample(EXAMPLES), setup)
+        figures |= {"accuracy": accuracy, "output_scores": scores}
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(trainer)
     return estimates.model_copy(update=figures)
 
 
-def finite(figure: float) -> float | None:
-    """Return a figure, or None if it is no number."""
-    return figure if isfinite(figure) else None
+def sampled_scores(
+    evaluation: Evaluation, sample: Dataset, setup: TrainingSetup
+) -> tuple[float | None, tuple[OutputScore, ...]]:
+    """Return the score of a network on a sample, and that of each output, without those that are unknown.
+
+    A sample may lack what a metric takes, such as examples of two classes.
+    """
+    scores, _ = evaluation.judge(sample, setup.metric, setup.settings.metrics)
+    overall = scores.overall if isfinite(scores.overall) else None
+    return overall, tuple(own for own in scores.outputs if isfinite(own.value))
 
 
 def _generating(data: DataSource) -> int:

@@ -6,7 +6,7 @@ from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 from mistify_server.worker.adaptation.tuning import tune
-from mistify_server.worker.inspection.estimates import EXAMPLES, finite
+from mistify_server.worker.inspection.estimates import EXAMPLES, sampled_scores
 
 #: Of a trial. A network that learns in this time what it will need no forecast to learn.
 _SECONDS: Final = 2.0
@@ -33,5 +33,7 @@ def outlook_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates,
     trainer.start_average()
     tune(trainer, steps, lambda _done: None)
     trainer.evaluation.recalibrate(setup.train, 0)
-    accuracy = trainer.evaluation.score(validation, setup.metric)
-    return outlook.model_copy(update={"trial_steps": steps, "trial_accuracy": finite(accuracy)})
+    accuracy, scores = sampled_scores(trainer.evaluation, validation, setup)
+    return outlook.model_copy(
+        update={"trial_steps": steps, "trial_accuracy": accuracy, "trial_scores": scores}
+    )

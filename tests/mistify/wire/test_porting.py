@@ -164,6 +164,8 @@ batches = st.builds(
     formats=st.lists(formats, max_size=2).map(tuple),
     preparations=st.lists(st.builds(PlannedPreparation, texts, int64, finite), max_size=2).map(tuple),
     flips=st.booleans(),
+    present_accuracy=st.none() | finite,
+    present_outputs=scores,
 )
 plans = st.builds(
     Plan,

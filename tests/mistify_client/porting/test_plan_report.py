@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.plan import (
@@ -115,6 +115,14 @@ def test_the_tree_has_each_output_where_there_are_several():
     text = " ".join(line.strip() for line in lines_of(Plan((several,))))
     assert "kind: accuracy 90.0% (89.0% to 91.0%), price: mse 2 (1.5 to 2.5) after" in text
     assert "kind: accuracy 85.0% (84.0% to 86.0%), price: mse 2.5 (2 to 3), multiply" in text
+    kind, price = (OutputScore("kind", Metric.ACCURACY, 0.347), OutputScore("price", Metric.MSE, 9.0))
+    known = replace(several, present_accuracy=0.5, present_outputs=(kind, price))
+    text = " ".join(line.strip() for line in lines_of(Plan((known,))))
+    assert "accuracy 50.0% now, " in text
+    assert "kind: accuracy 34.7% now, 90.0% (89.0% to 91.0%), price: mse 9 now, 2 (1.5 to 2.5) after" in text
+    (reported,) = plan_report(Plan((known,)))["batches"]
+    assert reported["present_accuracy"] == 0.5
+    assert [output["value"] for output in reported["present_outputs"]] == [0.347, 9.0]
     one = replace(BATCH, source_outputs=several.source_outputs[:1], edges=(half,))
     assert "kind" not in lines_of(Plan((one,)))[0]
 

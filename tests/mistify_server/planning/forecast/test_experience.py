@@ -5,10 +5,11 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
+from mistify.config.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify_server.planning.forecast import kernel
 from mistify_server.planning.forecast.experience import Experience
-from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.edges import Case, EdgeRecord, OutputRecord
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, case, seen
 
 
@@ -132,6 +133,19 @@ def test_what_the_source_reaches_is_known_from_the_last_job_with_as_many_steps()
     assert known.source("own", 200) == 0.8
     assert known.source("own", 100) is None
     assert known.source("another", 200) is None
+
+
+def test_an_output_is_known_by_its_own_score_in_the_records_of_its_model() -> None:
+    kind = OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.35, lost=0.4)
+    own = [seen(case(1.0 + 0.1 * n), 0.02).model_copy(update={"outputs": (kind,)}) for n in range(6)]
+    others = [seen(case(subject="another"), 0.02).model_copy(update={"outputs": (kind,)})]
+    known = Experience([*own, *others], CANDIDATES)
+    of_kind = known.of_output("own", "kind", Metric.ACCURACY)
+    assert of_kind.source("own", 200) == 0.35
+    assert lost(of_kind, case(1.2)).mean == pytest.approx(0.4, abs=0.05)
+    assert lost(known, case(1.2)).mean == pytest.approx(0.02, abs=0.02)
+    assert known.of_output("own", "kind", Metric.F1) is known
+    assert known.of_output("another model", "kind", Metric.ACCURACY) is known
 
 
 def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:

@@ -15,9 +15,9 @@ from mistify.jobs.job import Goal
 from mistify.jobs.plan import PlannedBatch
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.records import subject_of
-from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.edges import EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.estimates import Candidate, EdgeEstimates
+from mistify_server.tasks.estimates import Candidate, EdgeEstimates, Outlook
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
 from tests.targets import overall
 
@@ -39,6 +39,7 @@ def planned(
     *,
     share: float = 0.5,
     branches: BranchesConfig | None = None,
+    outlook: Outlook | None = None,
 ) -> PlannedBatch:
     """A batch of one goal at a share of the source's costs."""
     budget = {FLOPS: share * SOURCE[FLOPS]}
@@ -48,7 +49,7 @@ def planned(
         update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,), "exceed": exceed}
     )
     goal = Goal(id="a", batch=0, budget=budget, targets=targets, branches=branches)
-    return Forecast(asked, estimates, records).planned({"a": goal}, 1)
+    return Forecast(asked, estimates, records, outlook=outlook).planned({"a": goal}, 1)
 
 
 def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
@@ -220,6 +221,41 @@ def test_each_output_is_expected_to_lose_the_same_share_of_its_score(plan: Batch
     assert kind == pytest.approx(0.9 * (1 - lost), rel=0.03)
     assert price == pytest.approx(2.0 / (1 - lost), rel=0.03)
     assert [one.interval.middle for one in batch.source_outputs] == pytest.approx([0.9, 2.0], rel=0.03)
+
+
+def test_an_output_is_expected_to_learn_what_it_has_learned_in_a_trial(plan: BatchPlan) -> None:
+    """Its own score tells, not how far outputs are from perfect, and more steps gain more."""
+    scores = (OutputScore("kind", Metric.ACCURACY, 0.3),)
+
+    def middle(source_steps: int, trial: float | None) -> float:
+        estimates = PROSPECTS.model_copy(update={"output_scores": scores, "source_steps": source_steps})
+        tried = () if trial is None else (OutputScore("kind", Metric.ACCURACY, trial),)
+        outlook = Outlook(
+            tested=100_000, sampled=5_000, trial_steps=100, trial_accuracy=0.85, trial_scores=tried
+        )
+        (own,) = planned(plan, estimates, (), outlook=outlook).source_outputs
+        return own.interval.middle
+
+    assert middle(100, 0.31) == pytest.approx(0.31, abs=0.02)
+    assert middle(100, 0.31) < middle(2_400, 0.31) < 0.4
+    assert middle(2_400, 0.6) > 0.7
+    assert middle(2_400, None) > 0.6  # nothing is known but that sources get better
+
+
+def test_an_output_is_expected_to_do_as_it_did_in_earlier_jobs(plan: BatchPlan) -> None:
+    scores = (OutputScore("kind", Metric.ACCURACY, 0.33),)
+    estimates = PROSPECTS.model_copy(update={"output_scores": scores})
+    subject = subject_of(TRAITS, plan.data)
+    kind = OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.35, lost=0.2)
+    records = [
+        seen(case(1.0, subject=subject), 0.01).model_copy(update={"outputs": (kind,)}) for _ in range(6)
+    ]
+    batch = planned(plan, estimates, (), records)
+    (own,) = batch.source_outputs
+    assert own.interval.middle == pytest.approx(0.35, abs=0.03)
+    ((reached,),) = (edge.outputs for edge in batch.edges)
+    assert reached.interval.middle == pytest.approx(0.35 * 0.8, abs=0.03)
+    assert (batch.present_accuracy, batch.present_outputs) == (0.8, scores)
 
 
 def test_a_network_is_tuned_for_the_target_of_an_output_and_a_hopeless_one_is_announced(

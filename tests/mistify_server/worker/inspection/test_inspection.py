@@ -90,6 +90,8 @@ def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Pat
     assert 20 <= outlook.trial_steps <= 200
     assert outlook.trial_accuracy > estimates.accuracy + 0.1
     assert (outlook.tested, outlook.sampled) == (359, 144)
+    (own,) = outlook.trial_scores
+    assert (own.metric, own.value) == (Metric.ACCURACY, outlook.trial_accuracy)
     without = runner.run(InspectTask(model=model, measures=("accuracy",), **common))
     assert isinstance(without, Inspection)
     assert without.outlook is None
