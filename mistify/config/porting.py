@@ -1,7 +1,7 @@
 """The porting configuration of one goal (paper, Figure 3); every error names its JSON path."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -31,7 +31,7 @@ from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.devices import MOST_THREADS
 from mistify.costs.profiles import NominalProfile, device_profile_name
-from mistify.costs.quantization import Quantization
+from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.parsing.quantities import Quantity, format_share, parse_figure
 from mistify.parsing.validation import InvalidValue, Settings, shown
 
@@ -228,6 +228,10 @@ else:
     )
 
 
+def _listed(precisions: Sequence[Quantization]) -> str:
+    return " or ".join(precision.value for precision in precisions)
+
+
 class PortingConfig(Settings):
     """One goal for one model: an element of the list in Figure 3.
 
@@ -332,6 +336,24 @@ class PortingConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _runs_on_its_hardware(self) -> "PortingConfig":
+        runs = self.precisions
+        named = self.quantization.precision
+        if self.tuning.trainable != "none" and Quantization.NONE not in runs:
+            raise InvalidValue(
+                {"tuning": self.tuning.trainable, "hardware": self.hardware_name},
+                f"no training on the device, which takes float32: {self.hardware_name} runs {_listed(runs)}",
+                'leave "tuning" out, or name other hardware',
+            )
+        if "quantization" in self.model_fields_set and named not in (Quantization.AUTO, *runs):
+            raise InvalidValue(
+                named.value,
+                f"a precision that {self.hardware_name} runs: {_listed(runs)}",
+                f'write "{runs[0].value}", leave "quantization" out, or name other hardware',
+            )
+        return self
+
     @property
     def profile(self) -> NominalProfile | None:
         """The hardware that a latency goal means; the server's own machine where none is named.
@@ -355,13 +377,21 @@ class PortingConfig(Settings):
         return None if self.hardware is None or self.profile is not None else self.hardware.name
 
     @property
+    def precisions(self) -> tuple[Quantization, ...]:
+        """The precisions that the goal's hardware runs."""
+        return PRECISIONS if self.profile is None else self.profile.precisions
+
+    @property
     def leaves_precision(self) -> bool:
         """True if the server chooses the precision: asked to, or by default where that makes a difference.
 
-        It does where latency, memory or size is limited, unless the package is to be trained on the device.
+        It does where latency, memory or size is limited, unless the package is to be trained on the device,
+        and where the hardware does not run every precision.
         """
         if "quantization" in self.model_fields_set:
             return self.quantization.precision is Quantization.AUTO
+        if self.precisions != PRECISIONS:
+            return True
         depends = {quantity_of(axis) for axis in self.limits()} & {LATENCY, MEMORY, SIZE}
         return bool(depends) and self.tuning.trainable == "none"
 

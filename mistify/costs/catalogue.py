@@ -1,6 +1,8 @@
 """The device classes that configs can name, by their data sheets (paper 4.1, Table 1)."""
 
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from mistify.costs.budget import at_threads
 from mistify.costs.efficiency import MEASURED
@@ -19,25 +21,43 @@ def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> Nomi
     return NominalProfile(name, compute_power, memory_bandwidth, efficiency=MEASURED)
 
 
+def _gpu(name: str, compute_power: float, memory_bandwidth: float) -> NominalProfile:
+    """Return the profile of a GPU, as `data_sheet` does, which has to be sent every operator."""
+    return replace(data_sheet(name, compute_power, memory_bandwidth), operator_us=_KERNEL_LAUNCH_US)
+
+
+#: What a GPU takes to start a kernel. NVIDIA's "Getting Started with CUDA Graphs" has, for a kernel of 2.9 us
+#: on a V100, 9.6 us in all if each is waited for, and 3.8 us if they are queued: a few microseconds.
+_KERNEL_LAUNCH_US: Final = 5.0
+
+#: What an Edge TPU takes for an inference that computes next to nothing. Of the networks in Coral's "Edge TPU
+#: performance benchmarks" none takes less than 2.0 ms (SqueezeNet), where the peak would allow 0.4 ms; small
+#: networks, which are not among them, are taken to need a quarter of that.
+_EDGE_TPU_START_US: Final = 500.0
+
 #: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
 HOST = data_sheet("host", 50.0, 10.0)
 
 _PROFILES = (
     HOST,
     # Table 1 of the paper.
-    data_sheet("v100", 112_000.0, 900.0),
-    data_sheet("2080", 11_700.0, 480.0),
-    data_sheet("jetson-tx2", 1_500.0, 58.0),
-    data_sheet("jetson-nano", 470.0, 25.0),
+    _gpu("v100", 112_000.0, 900.0),
+    _gpu("2080", 11_700.0, 480.0),
+    _gpu("jetson-tx2", 1_500.0, 58.0),
+    _gpu("jetson-nano", 470.0, 25.0),
     data_sheet("raspberry-pi", 6.0, 8.5),
     # Table 1 has no bandwidth for it: that of the M.2 accelerator's PCIe Gen2 x1 link (Coral data sheet).
-    data_sheet("edge-tpu", 4_000.0, 0.5),
+    replace(
+        data_sheet("edge-tpu", 4_000.0, 0.5),
+        inference_us=_EDGE_TPU_START_US,
+        precisions=(Quantization.INT8, Quantization.INT8_QAT),
+    ),
     # NVIDIA data sheets: single precision without tensor cores, and memory bandwidth.
-    data_sheet("a100", 19_500.0, 1_555.0),
-    data_sheet("t4", 8_100.0, 320.0),
+    _gpu("a100", 19_500.0, 1_555.0),
+    _gpu("t4", 8_100.0, 320.0),
     # NVIDIA Jetson data sheets: CUDA cores x 2 x highest clock, and memory bandwidth.
-    data_sheet("jetson-agx-orin", 5_325.0, 204.8),
-    data_sheet("jetson-orin-nano", 1_280.0, 68.0),
+    _gpu("jetson-agx-orin", 5_325.0, 204.8),
+    _gpu("jetson-orin-nano", 1_280.0, 68.0),
     # Raspberry Pi product briefs: cores x clock x single-precision operations per cycle (8 on the
     # Cortex-A72, 16 on the Cortex-A76), and 32 bits at 3,200 and 4,267 MT/s.
     data_sheet("raspberry-pi-4", 48.0, 12.8),

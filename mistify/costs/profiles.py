@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import exp, inf, log
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 from typing_extensions import override
@@ -14,7 +14,7 @@ from mistify.costs.efficiency import Efficiency
 from mistify.costs.latency import LatencyModel
 from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
-from mistify.costs.quantization import Quantization
+from mistify.costs.quantization import PRECISIONS, Quantization
 
 #: How many networks a prediction outweighs.
 _AS_PREDICTED: Final = 2
@@ -28,18 +28,26 @@ def _is_zero(figure: float) -> bool:
     return figure == 0
 
 
+def _is_every(precisions: tuple[Quantization, ...]) -> bool:
+    """Check whether precisions need not be written, likewise."""
+    return precisions == PRECISIONS
+
+
 class HardwareProfile(ABC):
     """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
 
     Attributes:
         name: lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
         threads: with which it runs networks.
-        evidence: what its predictions rest on, for people.
     """
 
     name: str
     threads: int
-    evidence: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def evidence(self) -> str:
+        """What its predictions rest on, for people."""
 
     @abstractmethod
     def latency_ms(self, network: NetworkCost) -> float:
@@ -65,6 +73,9 @@ class NominalProfile(HardwareProfile):
         threads: with which it runs networks. The figures are the same for any number.
         efficiency: the share of the figures that is reached; None for all of them, as in the paper.
         factor: the time of networks, as a multiple of what all this predicts.
+        inference_us: microseconds that an accelerator takes to be started, for every inference.
+        operator_us: the same for every operator that it is sent by itself.
+        precisions: those of packages that it can run.
     """
 
     name: str
@@ -73,8 +84,21 @@ class NominalProfile(HardwareProfile):
     threads: int = 1
     efficiency: Efficiency | None = None
     factor: float = 1.0
+    inference_us: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
+    operator_us: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
+    precisions: Annotated[tuple[Quantization, ...], Field(exclude_if=_is_every)] = PRECISIONS
     kind: Literal["nominal"] = "nominal"
-    evidence: ClassVar[str] = "its data sheet"
+
+    @property
+    @override
+    def evidence(self) -> str:
+        """Its data sheet; of an accelerator, extrapolated."""
+        if not self.inference_us and not self.operator_us:
+            return "its data sheet"
+        return (
+            "its data sheet, extrapolated from the share of one that a processor reaches and from how long "
+            "accelerators take to start"
+        )
 
     def __str__(self) -> str:
         return f"{self.compute_power:g} GFLOP/s and {self.memory_bandwidth:g} GB/s for {self.name}"
@@ -87,8 +111,13 @@ class NominalProfile(HardwareProfile):
         power, bandwidth = self.compute_power, self.memory_bandwidth
         if self.efficiency is None:
             return self.factor * (network.bytes_moved / (bandwidth * 1e6) + network.flops / (power * 1e6))
-        microseconds = self.efficiency.inference_us + sum(
-            self.efficiency.microseconds(operation, power, bandwidth) for operation in network.operations
+        microseconds = (
+            self.inference_us
+            + self.efficiency.inference_us
+            + sum(
+                self.operator_us * operation.times + self.efficiency.microseconds(operation, power, bandwidth)
+                for operation in network.operations
+            )
         )
         return self.factor * microseconds / 1e3
 
@@ -134,7 +163,12 @@ class MeasuredProfile(HardwareProfile):
     watts: float | None = None
     kernels: LatencyModel | None = None
     kind: Literal["measured"] = "measured"
-    evidence: ClassVar[str] = "what operators take there"
+
+    @property
+    @override
+    def evidence(self) -> str:
+        """Its own measurements."""
+        return "what operators take there"
 
     def __str__(self) -> str:
         return f"the device {self.name} as it was measured"

@@ -80,5 +80,8 @@ _STORED_AS: Mapping[Quantization, Quantization] = MappingProxyType(
     {Quantization.INT8_QAT: Quantization.INT8, Quantization.AUTO: Quantization.NONE}
 )
 
+#: The precisions that a package can have.
+PRECISIONS = tuple(precision for precision in Quantization if precision is not Quantization.AUTO)
+
 #: The precisions that differ in bytes.
 STORED = tuple(_STORAGE)

@@ -12,7 +12,7 @@ from mistify.config.targets import missed, reached, serves_better
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
-from mistify.costs.quantization import Quantization
+from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.jobs.job import Goal
 from mistify_server.planning.forecast.precisions import KNOWN_LOSS
 from mistify_server.planning.forecast.scaling import CostScaling
@@ -33,7 +33,8 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     At each precision the limits leave a share of the network (`share_within`). The chosen precision loses
     least by cutting to that share and by the precision itself. With limits that do not depend on the
     precision, such as on multiply-adds, that is float32. Latencies depend on it: this machine has a profile
-    for each, and measured devices have one for integers.
+    for each, and measured devices have one for integers. Hardware that does not run every precision leaves no
+    choice, and there is no reason to give.
 
     Args:
         config: The config.
@@ -41,7 +42,10 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     """
     if not config.leaves_precision:
         return config, ""
-    configs = {precision: _at(config, precision) for precision in allowed(config.tuning, config.compression)}
+    possible = [each for each in allowed(config.tuning, config.compression) if each in config.precisions]
+    if config.precisions != PRECISIONS:
+        return _at(config, next(iter(possible), config.precisions[0])), ""
+    configs = {precision: _at(config, precision) for precision in possible}
     budgets = {precision: goal_budget(at, inspection.costs) for precision, at in configs.items()}
     within_reach = {
         precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection.floor)

@@ -1,10 +1,15 @@
 """Hardware profiles."""
 
+import json
+
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from mistify.config.hardware import HardwareConfig, unknown_hardware
+from mistify.config.reading import parse_batch
 from mistify.costs.catalogue import HOST, catalogue, data_sheet
+from mistify.costs.profiles import NominalProfile
+from mistify.errors import MistifyError
 
 TABLE_1 = {
     "v100": (112e3, 900),
@@ -72,3 +77,41 @@ def test_incomplete_hardware(value):
 def test_the_catalogue_cannot_be_changed():
     with pytest.raises(TypeError):
         catalogue()["host"] = HOST
+
+
+def goal(hardware: object, **settings: object) -> str:
+    asked = {"model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": {"latency": "5ms"}}
+    return json.dumps({"id": "a", "hardware": hardware, **asked, **settings})
+
+
+@pytest.mark.parametrize("precision", ["none", "float16", "dynamic"])
+def test_a_precision_that_the_hardware_does_not_run_is_refused(precision):
+    with pytest.raises(MistifyError) as refused:
+        parse_batch(goal("edge-tpu", quantization=precision))
+    (problem,) = refused.value.problems
+    assert (problem.value, problem.expected) == (
+        f'"{precision}"',
+        "a precision that edge-tpu runs: int8 or int8-qat",
+    )
+    assert problem.fix == 'write "int8", leave "quantization" out, or name other hardware'
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-qat", "auto"])
+def test_others_are_not(precision):
+    assert len(parse_batch(goal("edge-tpu", quantization=precision))) == 1
+    figures = {"name": "edge-tpu", "compute_power": "4TFLOP/s", "memory_bandwidth": "1GB/s"}
+    assert len(parse_batch(goal(figures, quantization="none"))) == 1
+    assert len(parse_batch(goal("jetson-nano", quantization="none"))) == 1
+
+
+def test_a_package_for_integers_alone_cannot_be_trained_on_the_device():
+    with pytest.raises(MistifyError, match="no training on the device, which takes float32: edge-tpu runs"):
+        parse_batch(goal("edge-tpu", tuning={"trainable": "network"}))
+
+
+def test_profiles_are_written_as_they_were_before_accelerators_had_anything_of_their_own():
+    kept = TypeAdapter(NominalProfile)
+    pi = json.loads(kept.dump_json(catalogue()["raspberry-pi"]))
+    assert not {"precisions", "inference_us", "operator_us"} & pi.keys()
+    for profile in catalogue().values():
+        assert kept.validate_json(kept.dump_json(profile)) == profile

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mistify.config.porting import AlgorithmConfig
 from mistify.config.reading import collective_batches, goal_budget, goal_path, parse_batch, profiles_of
 from mistify.costs.budget import hardware_of
-from mistify.costs.catalogue import HOST, data_sheet
+from mistify.costs.catalogue import HOST, catalogue
 from mistify.errors import ErrorCode, MistifyError
 from tests.paths import REPOSITORY
 
@@ -160,7 +160,7 @@ def test_where_an_axis_stands_in_the_config():
 def test_profiles_are_named_once():
     configs = parse(entry(), entry(id="b", hardware="t4"), entry(id="c", hardware="host"))
 
-    assert profiles_of(configs) == [HOST, data_sheet("t4", 8100.0, 320.0)]
+    assert profiles_of(configs) == [HOST, catalogue()["t4"]]
     assert profiles_of(parse(entry(threads=4))) == [HOST.with_threads(4)]
 
 

@@ -69,9 +69,24 @@ def test_a_network_takes_the_sum_of_its_operators() -> None:
 def test_hardware_by_its_data_sheet_does_not_reach_its_peak(profile: NominalProfile) -> None:
     """Two operations count as one multiply-add on the sheet: at the best, it takes twice as long."""
     wide = Operation(OperatorKind.CONVOLUTION, positions=400, c_in=512, c_out=100_000)
-    assert profile == data_sheet(profile.name, profile.compute_power, profile.memory_bandwidth)
     at_peak = network(wide).flops / (profile.compute_power * 1e6)
     assert profile.latency_ms(network(wide)) > 1.99 * at_peak
+
+
+@pytest.mark.parametrize(
+    ("name", "least_ms"), [("jetson-nano", 50 * 5e-3), ("v100", 50 * 5e-3), ("edge-tpu", 0.5)]
+)
+def test_an_accelerator_has_to_be_started_however_little_it_computes(name: str, least_ms: float) -> None:
+    """A GPU for every operator, an Edge TPU for every inference; and their predictions say so."""
+    accelerator, small = catalogue()[name], network(*[ADD] * 50)
+    plain = replace(accelerator, inference_us=0.0, operator_us=0.0)
+    assert plain == replace(
+        data_sheet(name, accelerator.compute_power, accelerator.memory_bandwidth),
+        precisions=accelerator.precisions,
+    )
+    assert accelerator.latency_ms(small) == pytest.approx(plain.latency_ms(small) + least_ms)
+    assert "extrapolated" in accelerator.evidence
+    assert (plain.evidence, catalogue()["raspberry-pi"].evidence) == ("its data sheet",) * 2
 
 
 def test_fewer_channels_never_take_longer() -> None:

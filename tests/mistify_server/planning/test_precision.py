@@ -74,6 +74,16 @@ def test_limits_decide(goal: dict[str, object], precision: str) -> None:
     assert chosen(config({"precision": "auto"}, **goal))[0] == precision
 
 
+@pytest.mark.parametrize("goal", [{"FLOP": "0.5x"}, {"latency": "1x"}, {"memory": "1.2x"}])
+@pytest.mark.parametrize("settings", [{"quantization": "auto"}, {}])
+def test_hardware_for_integers_gets_integers(goal: dict[str, object], settings: dict[str, object]) -> None:
+    """Also where no limit depends on the precision; and nothing is tried in their place."""
+    given = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": goal}
+    (asked,) = parse_batch(json.dumps({**given, "hardware": "edge-tpu", **settings}))
+    assert asked.leaves_precision
+    assert chosen(asked) == ("int8", "")
+
+
 @pytest.mark.parametrize(
     ("goal", "precision"),
     [
