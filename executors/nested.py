@@ -33,7 +33,7 @@ from executors.pruning.elastic import (
 from executors.pruning.executor import PruningExecutor
 from executors.pruning.state import PruningState
 from executors.search.planning import weights_of
-from executors.structure import Keep, Widths, analyse, averaged_groups, narrow
+from executors.structure import Keep, Widths, analyse, averaged_groups, narrow, trainable_weights
 from executors.timing import activity
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Budget, exceeded
@@ -209,7 +209,7 @@ class NestedExecutor(PruningExecutor):
             sizes.append({n: max(w, narrowest[n]) for n, w in within(sizes[-1], {FLOPS: limit}).items()})
         sizes.append(narrowest)
         columns = {name: np.array([size[name] for size in sizes]) for name in narrowest}
-        weights = {variable.path: variable.numpy() for variable in model.trainable_variables}
+        weights = {name: variable.numpy() for name, variable in trainable_weights(model).items()}
         return SegmentTraining(Segment(keep, order, columns, weights))
 
     def _show(self, assignment: Assignment) -> None:

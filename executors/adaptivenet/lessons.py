@@ -76,8 +76,8 @@ class PathLesson(OutputLesson):
         for number, weights in enumerate(self._supernet.variables, start=space.blocks):
             end = space.places[number].end
             taken = path[end - 1] == space.ending[end].index(number)
-            uses.update({weight.path: taken for weight in weights})
-        return [uses[weight.path] for weight in self._supernet.model.trainable_variables]
+            uses.update({id(weight): taken for weight in weights})
+        return [uses[id(weight)] for weight in self._supernet.model.trainable_variables]
 
     def _outputs(self, inputs: Tensors, drawn: Tensors) -> Tensors:
         return self._supernet.outputs(inputs, drawn["path"])

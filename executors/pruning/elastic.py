@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from executors.pruning.masks import Masks
 from executors.pruning.state import PruningState
-from executors.structure import Keep, Structure, Widths, narrow
+from executors.structure import Keep, Structure, Widths, narrow, trainable_weights
 from executors.training.trainer import Memory, cosine
 
 Array = npt.NDArray[np.float32]
@@ -47,7 +47,7 @@ class Segment:
         keep: The source's units that it has, by group.
         order: Of each group, its units [units], the ones that matter most first.
         sizes: Units of each group in networks on the way to the narrowest [networks], equally far apart.
-        weights: What is trained of it, by the paths of the variables.
+        weights: What is trained of it, by the names of the weights.
     """
 
     keep: Keep
@@ -71,8 +71,8 @@ class Segment:
             source: The structure of the source.
         """
         model = narrow(source, self.keep)
-        for variable in model.trainable_variables:
-            variable.assign(self.weights[variable.path])
+        for name, variable in trainable_weights(model).items():
+            variable.assign(self.weights[name])
         return model
 
     def onward(self) -> tuple[Keep, dict[str, Ids]]:
@@ -106,7 +106,8 @@ class NestedWeights:
     """
 
     def __init__(self, state: PruningState) -> None:
-        self._variables = state.trainer.model.trainable_variables
+        self._named = trainable_weights(state.trainer.model)
+        self._variables = list(self._named.values())
         self._masks: Masks = state.masks
         self._whole = [tf.Variable(variable, trainable=False) for variable in self._variables]
         # One call each, as they come every few steps.
@@ -119,9 +120,9 @@ class NestedWeights:
         self._show()
 
     @property
-    def by_path(self) -> dict[str, Array]:
+    def by_name(self) -> dict[str, Array]:
         """The weights of all units."""
-        return {v.path: whole.numpy() for v, whole in zip(self._variables, self._whole, strict=True)}
+        return {name: whole.numpy() for name, whole in zip(self._named, self._whole, strict=True)}
 
     def _masked(self) -> None:
         for variable, whole in zip(self._variables, self._whole, strict=True):
@@ -153,7 +154,7 @@ class SegmentTraining:
             arrays["optimizer"] = np.array(self.memory.optimizer)
             arrays["updates"] = np.array(self.memory.steps)
             for kind, moments in self.memory.arrays.items():
-                arrays |= {f"memory {kind} {path}": moment for path, moment in moments.items()}
+                arrays |= {f"memory {kind} {name}": moment for name, moment in moments.items()}
         return _written(arrays)
 
     @classmethod
@@ -196,7 +197,7 @@ def train_nested(
             if len(losses) * _STEPS >= _REPORT_STEPS and after < end:
                 report(after, float(np.mean(losses)))
                 losses.clear()
-        segment = replace(segment, weights=weights.by_path)
+        segment = replace(segment, weights=weights.by_name)
         keep(SegmentTraining(segment, end, state.trainer.memory()))
         report(end, float(np.mean(losses)))
     return segment

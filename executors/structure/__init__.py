@@ -6,7 +6,7 @@
 `at_resolution` makes images smaller; `fold_batch_norm` prepares a model for packaging.
 """
 
-from executors.structure.analysis import Structure, Widths, analyse
+from executors.structure.analysis import Structure, Widths, analyse, trainable_weights
 from executors.structure.channels import ChannelGroup, Role, Slot
 from executors.structure.edits.depth import (
     ResidualBlock,
@@ -69,6 +69,7 @@ __all__ = [
     "shareable_base",
     "split",
     "tensors",
+    "trainable_weights",
     "unmatched",
     "widen",
     "widened",

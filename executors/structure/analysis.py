@@ -189,6 +189,19 @@ def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
     return Structure(graph, _with_least(groups, graph, by_tensor, rules), by_tensor, rules)
 
 
+def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
+    """Return the weights that training changes, in order, by the layer's name in the graph and a number.
+
+    Paths, by which Keras calls them, depend on what built the layers inside of a layer: they change when a
+    model is loaded or cut, and two weights may have the same one.
+    """
+    variables = read_graph(model, is_leaf).variables
+    names = {
+        id(own[place]): f"{layer}/{place}" for layer, own in variables.items() for place in range(len(own))
+    }
+    return {names[id(variable)]: variable for variable in model.trainable_variables}
+
+
 def _with_least(
     groups: Mapping[str, ChannelGroup], graph: Graph, channels: tuple[Channels, ...], rules: Rules
 ) -> dict[str, ChannelGroup]:

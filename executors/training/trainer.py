@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from executors.structure import trainable_weights
 from executors.structure.keras_internals import moments
 from executors.timing import activity
 from executors.training.evaluation import Evaluation, Tensors
@@ -36,7 +37,7 @@ class Memory:
     Attributes:
         optimizer: The name of the optimizer, which stays the same: another one has other moments.
         steps: Updates so far.
-        arrays: The optimizer's moments: kind -> path of the weight -> array of its shape.
+        arrays: The optimizer's moments: kind -> name of the weight -> array of its shape.
         loss: The mean loss of the last call of `train`; None before the first.
     """
 
@@ -132,16 +133,19 @@ class Trainer:
 
     def memory(self) -> Memory:
         """Return what another trainer of the same weights, or of a part of them, can go on with."""
+        names = trainable_weights(self.model)
         arrays = {
-            kind: self._vector.by_path(variable.numpy())
+            kind: self._vector.by_name(variable.numpy(), names)
             for kind, (variable,) in moments(self._optimizer).items()
         }
         return Memory(self._optimizer_name, int(self._optimizer.iterations), arrays, self.loss)
 
     def _recall(self, memory: Memory) -> None:
         self._optimizer.iterations.assign(memory.steps)
+        names = trainable_weights(self.model)
         for kind, (variable,) in moments(self._optimizer).items():
-            variable.assign(self._vector.from_paths(memory.arrays[kind]))
+            arrays = memory.arrays[kind]
+            variable.assign(np.concatenate([np.reshape(arrays[name], -1) for name in names]))
 
     def _train(self, schedule: Floats) -> float:
         total = 0.0
@@ -199,7 +203,9 @@ class Trainer:
             if self._penalty is not None:
                 loss += self._penalty()
         variables = self.model.trainable_variables
-        gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+        # TensorFlow makes no zeros for variables of Keras.
+        values = [variable.value for variable in variables]
+        gradients = tape.gradient(loss, values, unconnected_gradients="zero")
         self._optimizer.learning_rate.assign(rate)
         self._update(self._vector.joined(gradients), self._lesson.used(drawn))
         self._set_weights(self._weights)

@@ -1,6 +1,6 @@
 """Tensors as one vector, on which an update is a few operations, however many tensors there are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import keras
@@ -18,7 +18,6 @@ class Vector:
     """
 
     def __init__(self, weights: Sequence[keras.Variable]) -> None:
-        self._paths = [weight.path for weight in weights]
         self._shapes = [tuple(weight.shape) for weight in weights]
         self._sizes = [prod(shape) for shape in self._shapes]
 
@@ -37,12 +36,8 @@ class Vector:
         parts = zip(self._sizes, values, strict=True)
         return tf.concat([tf.fill([size], value) for size, value in parts], axis=0)
 
-    def by_path(self, vector: Floats) -> dict[str, Floats]:
-        """Return the arrays of a vector by the paths of the weights."""
+    def by_name(self, vector: Floats, names: Iterable[str]) -> dict[str, Floats]:
+        """Return the arrays of a vector by the names of the weights, in their order."""
         parts = np.split(vector, np.cumsum(self._sizes)[:-1])
         shaped = (part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True))
-        return dict(zip(self._paths, shaped, strict=True))
-
-    def from_paths(self, arrays: Mapping[str, Floats]) -> Floats:
-        """Return arrays, given by the paths of the weights, as one vector."""
-        return np.concatenate([np.reshape(arrays[path], -1) for path in self._paths])
+        return dict(zip(names, shaped, strict=True))

@@ -40,27 +40,27 @@ def narrow(structure: Structure, keep: Keep) -> keras.Model:
 def narrow_arrays(
     structure: Structure, keep: Keep, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return arrays of the shapes of the model's weights, by path, cut as `narrow` cuts the weights.
+    """Return arrays of the shapes of the model's weights, by name, cut as `narrow` cuts the weights.
 
     Those of layers that the structure does not have are left out.
 
     Args:
         structure: The network's.
         keep: The units that stay of each group.
-        arrays: Arrays by the paths of the weights.
+        arrays: Arrays by the names of the weights (`trainable_weights`).
     """
     places = {
-        variable.path: (layer, index)
+        f"{layer}/{place}": (layer, place)
         for layer, variables in structure.graph.variables.items()
-        for index, variable in enumerate(variables)
+        for place in range(len(variables))
     }
     cut: Weights = structure.graph.weights
     there = places.keys() & arrays.keys()
-    for path in there:
-        layer, index = places[path]
-        cut[layer][index] = arrays[path]
+    for name in there:
+        layer, place = places[name]
+        cut[layer][place] = arrays[name]
     _cut(structure, keep, cut)
-    return {path: cut[places[path][0]][places[path][1]] for path in there}
+    return {name: cut[places[name][0]][places[name][1]] for name in there}
 
 
 def widened(structure: Structure, factor: float) -> dict[str, int]:

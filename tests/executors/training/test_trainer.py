@@ -351,3 +351,15 @@ def apart(actual, wanted):
     return {
         name: np.abs((actual[name] - means[name]) - (wanted[name] - targets[name])).mean() for name in actual
     }
+
+
+def test_weights_that_the_loss_does_not_depend_on_stay(training_setup):
+    """A comparison passes no gradients on."""
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Flatten()(layers.Dense(2, name="before")(inputs))
+    x = keras.ops.cast(x > 0.5, "float32")
+    model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+    before, after = model.get_layer("before").get_weights(), model.get_layer("digit").get_weights()
+    Trainer(model, training_setup, 0).train(constant(2))
+    np.testing.assert_array_equal(model.get_layer("before").get_weights()[0], before[0])
+    assert not np.array_equal(model.get_layer("digit").get_weights()[0], after[0])

@@ -34,11 +34,9 @@ def test_each_weight_has_its_value_throughout(weights):
     np.testing.assert_array_equal(repeated, expected)
 
 
-def test_arrays_are_known_by_the_paths_of_the_weights(weights):
+def test_arrays_have_the_names_of_the_weights(weights):
     vector = Vector(weights)
-    arrays = vector.by_path(np.asarray(vector.joined(weights)))
-    assert list(arrays) == [weight.path for weight in weights]
-    for weight in weights:
-        np.testing.assert_array_equal(arrays[weight.path], weight)
-    shuffled = dict(reversed(arrays.items()))
-    np.testing.assert_array_equal(vector.from_paths(shuffled), vector.joined(weights))
+    arrays = vector.by_name(np.asarray(vector.joined(weights)), "abcd")
+    assert "".join(arrays) == "abcd"
+    for array, weight in zip(arrays.values(), weights, strict=True):
+        np.testing.assert_array_equal(array, weight)
