@@ -124,18 +124,16 @@ class Graph:
         self,
         make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer],
         weights: Mapping[str, Sequence[npt.NDArray[Any]]],
-        library: Any = keras,
-    ) -> Any:
+    ) -> keras.Model:
         """Call the graph anew, on layers made by `make_layer(name, layer)`, into a model of its own.
 
         Args:
             make_layer: Makes a new layer, not built, from the name and layer of the graph.
             weights: The weights of every layer, by name; layers that are absent keep their new ones.
-            library: The Keras that the new layers are of.
         """
         layers = {name: make_layer(name, layer) for name, layer in self.layers.items()}
         tensors: dict[int, Any] = {
-            index: library.Input(self.shapes[index][1:], dtype=self.dtypes[index], name=name)
+            index: keras.Input(self.shapes[index][1:], dtype=self.dtypes[index], name=name)
             for index, name in self.inputs.items()
         }
         inputs = list(tensors.values())
@@ -145,7 +143,7 @@ class Graph:
         for name, values in weights.items():
             set_weights(layers[name], values)
         outputs = [tensors[index] for index in self.outputs]
-        return library.Model(_single(inputs), _single(outputs), name=self.name)
+        return keras.Model(_single(inputs), _single(outputs), name=self.name)
 
     def renamed(self, prefix: str) -> "Graph":
         """Return the same graph with a prefix before the names of its layers."""

@@ -246,6 +246,4 @@ def _stopwatch(task: AdaptTask | BranchTask, assignment: Assignment) -> Stopwatc
 
 def _cost_reader(task: AdaptTask | BranchTask, assignment: Assignment) -> CostReader:
     """Return what reads the costs of networks off files, converted as the goals' packages will be."""
-    return cost_reader(
-        assignment.budget, task.quantizations, assignment.setup, threads_of(task.budget), task.seed
-    )
+    return cost_reader(assignment.budget, task.quantizations, assignment.setup, threads_of(task.budget))

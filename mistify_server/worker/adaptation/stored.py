@@ -9,10 +9,8 @@ from executors.timing import activity
 from executors.training.setup import TrainingSetup
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.budget import Budget, Costs
-from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.latency import few_examples
 from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
-from mistify_server.worker.packaging.conversion.aware import convert_aware
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.stored import is_stored, stored_costs
 
@@ -21,11 +19,11 @@ CostReader: TypeAlias = Callable[[keras.Model], Costs]
 
 
 def cost_reader(
-    budget: Budget, quantizations: Sequence[QuantizationConfig], setup: TrainingSetup, threads: int, seed: int
+    budget: Budget, quantizations: Sequence[QuantizationConfig], setup: TrainingSetup, threads: int
 ) -> CostReader:
     """Return a function that converts networks as their packages will be, and reads the costs of the files.
 
-    Of several packages with one axis, such as `int8` and `int8-qat`, the larger cost counts. Nothing is
+    Of several packages with one axis the larger cost counts. Training for int8 changes no cost. Nothing is
     converted for limits that are on no such axis. A precision at which a network cannot be converted has no
     costs: packaging says why not.
 
@@ -34,7 +32,6 @@ def cost_reader(
         quantizations: Of the packages.
         setup: The data by which they are converted.
         threads: With which they run.
-        seed: Of what quantization-aware training takes its ranges from.
     """
 
     @activity("measuring")
@@ -42,7 +39,7 @@ def cost_reader(
         costs: dict[str, float] = {}
         for quantization in quantizations if limits_storage(budget) else ():
             with suppressed_but_for_exhaustion():
-                network = _converted(model, quantization, setup, seed)
+                network = convert(model, quantization, few_examples(model, setup.train))
                 stored = stored_costs(network, quantization.precision, threads)
                 costs |= {axis: max(cost, costs.get(axis, cost)) for axis, cost in stored.items()}
         return {axis: cost for axis, cost in costs.items() if axis in budget}
@@ -64,11 +61,3 @@ def tightened(budget: Budget, foreseen: Costs, stored: Costs) -> Budget:
         stored: Those that were read off its file.
     """
     return {axis: limit * foreseen[axis] / stored.get(axis, foreseen[axis]) for axis, limit in budget.items()}
-
-
-def _converted(
-    model: keras.Model, quantization: QuantizationConfig, setup: TrainingSetup, seed: int
-) -> bytes:
-    if quantization.precision is Quantization.INT8_QAT:
-        return convert_aware(model, quantization, setup, 0, seed)
-    return convert(model, quantization, few_examples(model, setup.train))

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 
 from executors.adaptivenet.supernet import TrainedSupernet
+from executors.compression import compressed, quantization_aware
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
-from executors.tfmot import compressed
 from executors.training.evaluation import call, evaluate
 from executors.training.objectives import Objective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
@@ -17,7 +17,6 @@ from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
-from mistify_server.worker.packaging.conversion.aware import convert_aware
 from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert
@@ -52,7 +51,7 @@ def package_model(
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
-            quantization-aware training or compression is asked for and cannot treat the model.
+            LiteRT lacks an operation.
     """
     compression, accuracy = task.settings.compression, task.accuracy
     if compression is not None:
@@ -96,7 +95,8 @@ def _convert(
         case Quantization.INT8:
             return ConvertedNetworks(convert(model, quantization, representative(setup.train)))
         case Quantization.INT8_QAT:
-            return ConvertedNetworks(convert_aware(model, quantization, setup, training_steps, task.seed))
+            aware = quantization_aware(model, setup, training_steps, task.seed)
+            return ConvertedNetworks(convert(aware, quantization, representative(setup.train)))
         case _:
             return ConvertedNetworks(convert(model, quantization))
 

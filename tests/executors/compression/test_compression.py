@@ -6,14 +6,14 @@ import keras
 import numpy as np
 import pytest
 
+from executors.compression import compressed
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
-from executors.tfmot import compressed
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
-from mistify.errors import ErrorCode, MistifyError
+from tests.executors.structure.networks import randomised
 
 layers = keras.layers
 HALF = CompressionConfig(sparsity=0.5)
@@ -21,7 +21,7 @@ EIGHT = CompressionConfig(clusters=8)
 
 
 def kernels(model):
-    """The kernels that TFMOT knows, by layer: not those of depthwise convolutions."""
+    """The kernels that are compressed, by layer: not those of depthwise convolutions."""
     kinds = (layers.Conv2D, layers.Dense)
     return {layer.name: np.asarray(layer.kernel) for layer in model.layers if isinstance(layer, kinds)}
 
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_network(trained, training_setup, asked):
 
 
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_layers_that_tfmot_does_not_know_stay_as_they_are(training_setup, asked):
+def test_depthwise_and_tiny_kernels_stay_as_they_are(training_setup, asked):
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.DepthwiseConv2D(3, name="depthwise", depth_multiplier=4)(inputs)
     x = layers.LayerNormalization(name="norm")(layers.Conv2D(2, 1, name="tiny")(x))
@@ -86,13 +86,28 @@ def test_layers_that_tfmot_does_not_know_stay_as_they_are(training_setup, asked)
     assert (digit == 0).mean() == 0.5 if asked is HALF else len(np.unique(digit)) == 8
 
 
-def test_a_model_of_nothing_that_tfmot_knows_is_refused():
+@pytest.mark.parametrize("asked", [HALF, EIGHT])
+def test_the_kernels_inside_of_layers_are_compressed_too(asked):
+    inputs = keras.Input((6, 8), name="x")
+    x = layers.Bidirectional(layers.GRU(4), name="both")(layers.MultiHeadAttention(2, 4)(inputs, inputs))
+    model = randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="y")(x)))
+    x = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
+    data = Dataset({"x": x}, {"y": np.arange(40) % 3})
+    actual = compressed(model, asked, TrainingSetup(data, data, None, TrainingParams(batch_size=8)), 4, 0)
+    inside = [weight for weight in actual.weights if "kernel" in weight.name]
+    assert len(inside) == 9
+    for weight in inside:
+        kernel = np.asarray(weight)
+        if asked is HALF:
+            assert (kernel == 0).mean() == pytest.approx(0.5, abs=1 / kernel.size)
+        else:
+            assert len(np.unique(kernel)) <= 8
+
+
+def test_a_model_without_kernels_stays_as_it_is():
     inputs = keras.Input((4,), name="x")
-    model = keras.Model(inputs, layers.PReLU(name="y")(inputs))
-    x = np.ones((8, 4), np.float32)
-    train, test = (Dataset({"x": rows}, {"y": rows}) for rows in (x, 2 * x))
-    setup = TrainingSetup(train, test, None, TrainingParams(batch_size=4))
-    with pytest.raises(MistifyError, match="none but layers that it does not know") as caught:
-        compressed(model, HALF, setup, 0, 0)
-    assert caught.value.code is ErrorCode.INVALID_MODEL
-    assert 'no "compression"' in caught.value.problems[0].fix
+    model = randomised(keras.Model(inputs, layers.PReLU(name="y")(inputs)))
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    data = Dataset({"x": x}, {"y": x})
+    actual = compressed(model, HALF, TrainingSetup(data, data, None, TrainingParams(batch_size=4)), 0, 0)
+    np.testing.assert_array_equal(actual.get_weights()[0], model.get_weights()[0])

@@ -1,0 +1,10 @@
+"""Training for what a package stores: kernels of integers, of many zeros, or of few values.
+
+It is done on the Keras model itself, by the trainer of everything else: every layer that can be packaged
+can be compressed.
+"""
+
+from executors.compression.compression import compressed
+from executors.compression.quantization import quantization_aware
+
+__all__ = ["compressed", "quantization_aware"]

@@ -1,0 +1,34 @@
+"""The trainer of networks that are compressed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import keras
+
+from executors.training.lessons import Lesson
+from executors.training.optimizers import ADAM
+from executors.training.setup import TrainingSetup
+from executors.training.trainer import Trainer
+
+
+def compressing_trainer(
+    model: keras.Model,
+    setup: TrainingSetup,
+    seed: int,
+    rate: float,
+    *,
+    lesson: Lesson | None = None,
+    after_step: Callable[[], None] | None = None,
+) -> Trainer:
+    """Return a trainer by Adam, whatever the settings train the network with.
+
+    Args:
+        model: The network, changed in place.
+        setup: The training data, and the teacher's predictions for them.
+        seed: Where the order of the examples starts from.
+        rate: The highest learning rate.
+        lesson: What is learned; None for the objectives of the outputs.
+        after_step: Run after every update.
+    """
+    params = setup.params.model_copy(update={"optimizer": ADAM, "learning_rate": rate})
+    return Trainer(model, replace(setup, params=params), seed, after_step=after_step, lesson=lesson)
