@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from math import prod
@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from executors.adaptivenet.space import Place, Space, Subnet
-from executors.adaptivenet.variants import kinds
+from executors.adaptivenet.variants import Kind, UnfitVariantError, kinds
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
 from executors.params import AdaptiveNetParams
@@ -22,6 +22,7 @@ from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
 from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examples_of_shapes
 from mistify.costs.network import FLOAT_BYTES
+from mistify.errors import ErrorCode, MistifyError, Problem
 
 #: Training examples by which variants start near to what they replace, and the bytes of their features.
 _EXAMPLES: Final = 250
@@ -47,9 +48,17 @@ class Supernet:
         space: Its subnets.
         model: All variants but the blocks beside each other: its inputs are the positions where any begins,
             its outputs those of the variants, in order.
+        unfit: Variants that are left out, as what their makers made does not fit, and why.
     """
 
-    def __init__(self, source: Structure, largest: float, space: Space, model: keras.Model) -> None:
+    def __init__(
+        self,
+        source: Structure,
+        largest: float,
+        space: Space,
+        model: keras.Model,
+        unfit: Sequence[str] = (),
+    ) -> None:
         """Put a supernet together.
 
         Args:
@@ -58,8 +67,10 @@ class Supernet:
                 (`segments`).
             space: Its subnets.
             model: The variants.
+            unfit: Variants that are left out, and why.
         """
         self.space = space
+        self.unfit = tuple(unfit)
         self.model = model
         self._name = source.graph.name
         self._graphs = [segment.graph for segment in segments(source, largest)]
@@ -87,25 +98,30 @@ class Supernet:
 
         Returns:
             The supernet; None where nothing can be replaced.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, there are no variants but those that do not fit.
         """
         parts = [segment.graph for segment in segments(source, params.largest)]
         structures = [analyse(built(replace(graph, name="block")), source.rules) for graph in parts]
         features = _features(structures, train.sample(_examples_kept(parts, _EXAMPLES)))
         places = [Place(f"block-{number:02d}", number, 1) for number in range(len(parts))]
-        graphs = []
-        for kind in kinds(params):
-            for start in range(1, len(parts) - kind.span):
-                replaced = structures[start : start + kind.span]
-                if any(part.staying for part in replaced):
-                    continue
-                made = kind.maker.make(replaced, kind.amount, features[start])
-                if made is not None:
-                    places.append(Place(f"block-{start:02d}-{kind.name}", start, kind.span))
-                    graphs.append(_variant(made, places[-1]))
+        graphs, unfit = [], []
+        for kind, start in _spans(kinds(params), structures):
+            place = Place(f"block-{start:02d}-{kind.name}", start, kind.span)
+            try:
+                made = kind.variant(structures[start : place.end], features[start])
+            except UnfitVariantError as error:
+                unfit.append(f"{place.name} {error}")
+                continue
+            if made is not None:
+                places.append(place)
+                graphs.append(_variant(made, place))
         if not graphs:
+            _require_fit(unfit)
             return None
         space = Space(tuple(places), len(parts))
-        return cls(source, params.largest, space, built(beside(graphs, "variants")))
+        return cls(source, params.largest, space, built(beside(graphs, "variants")), unfit)
 
     @property
     def inputs(self) -> list[keras.KerasTensor]:
@@ -213,6 +229,7 @@ class Supernet:
             "blocks": self.space.blocks,
             "places": [asdict(place) for place in self.space.places],
             "losses": list(losses),
+            "unfit": list(self.unfit),
         }
         arrays: dict[str, Any] = {
             f"weight-{n}": weight.numpy() for n, weight in enumerate(self.model.weights)
@@ -230,7 +247,7 @@ class Supernet:
             for number, weight in enumerate(model.weights):
                 weight.assign(arrays[f"weight-{number}"])
         space = Space(tuple(Place(**place) for place in about["places"]), about["blocks"])
-        return TrainedSupernet(cls(source, largest, space, model), about["losses"])
+        return TrainedSupernet(cls(source, largest, space, model, about["unfit"]), about["losses"])
 
     def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:
         """Return what a subnet computes at a position; zeros where it computes nothing there."""
@@ -261,6 +278,23 @@ def replaceable(source: Structure, largest: float) -> bool:
     """
     between = segments(source, largest)[1:-1]
     return any(source.staying.isdisjoint(segment.graph.layers) for segment in between)
+
+
+def _spans(asked_for: Sequence[Kind], blocks: Sequence[Structure]) -> Iterator[tuple[Kind, int]]:
+    """Yield kinds of variants with the first of the blocks that each may replace."""
+    for kind in asked_for:
+        for start in range(1, len(blocks) - kind.span):
+            if not any(block.staying for block in blocks[start : start + kind.span]):
+                yield kind, start
+
+
+def _require_fit(unfit: Sequence[str]) -> None:
+    if unfit:
+        expected = "a graph in place of the blocks, with their inputs and outputs"
+        problems = [
+            Problem("algorithm.config.variants", one, expected, "correct the plug-in") for one in unfit
+        ]
+        raise MistifyError(ErrorCode.INVALID_CONFIG, "no variant of any block fits", problems)
 
 
 def _shapes(layer: keras.Layer) -> list[tuple[int, ...]]:

@@ -11,13 +11,17 @@ from executors.data import Dataset
 from executors.params import VARIANTS, AdaptiveNetParams
 from executors.pruning.importance import importances
 from executors.pruning.refitting import Original, refit
-from executors.structure import Structure, analyse, built, in_a_row, narrow
+from executors.structure import Structure, UnsupportedLayerError, analyse, built, in_a_row, narrow
 from executors.structure.graph import Graph, Shape
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
 #: Blocks in a row that are shrunk together: the more, the more of the channels between blocks can go.
 _TOGETHER: Final = (2, 3)
+
+
+class UnfitVariantError(Exception):
+    """A maker's graph cannot stand in the place of the blocks; the message says why, after its name."""
 
 
 class VariantMaker(ABC):
@@ -124,6 +128,20 @@ class Kind:
     amount: float
     span: int
 
+    def variant(self, blocks: Sequence[Structure], features: Dataset) -> Graph | None:
+        """Return the variant of blocks, as many as `span`; None where they have none of this kind.
+
+        Raises:
+            UnfitVariantError: The maker fails, or its graph has other inputs and outputs, or unknown layers.
+        """
+        try:
+            made = self.maker.make(blocks, self.amount, features)
+        except Exception as error:  # a plug-in may fail in any way
+            raise UnfitVariantError(f"could not be made: {type(error).__name__}: {error}") from error
+        if made is not None:
+            _check(made, blocks)
+        return made
+
 
 def kinds(params: AdaptiveNetParams) -> list[Kind]:
     """Return the kinds of variants that settings ask for.
@@ -148,6 +166,27 @@ def kinds(params: AdaptiveNetParams) -> list[Kind]:
         for share in params.shrink
     ]
     return asked_for + together
+
+
+def _check(made: Graph, blocks: Sequence[Structure]) -> None:
+    first, last = blocks[0].graph, blocks[-1].graph
+    for what, tensors, (expected,), graph in (
+        ("reads", tuple(made.inputs), tuple(first.inputs), first),
+        ("writes", made.outputs, last.outputs, last),
+    ):
+        actual = [(made.shapes[tensor][1:], made.dtypes[tensor]) for tensor in tensors]
+        wanted = (graph.shapes[expected][1:], graph.dtypes[expected])
+        if actual != [wanted]:
+            found = " and ".join(_shown(*tensor) for tensor in actual) or "nothing"
+            raise UnfitVariantError(f"{what} {found}; expected {_shown(*wanted)}, as the original does")
+    try:
+        analyse(built(made))
+    except UnsupportedLayerError as error:
+        raise UnfitVariantError(f"cannot be used: {error}") from error
+
+
+def _shown(shape: Shape, dtype: str) -> str:
+    return f"{list(shape)} of {dtype}"
 
 
 def _largest(worth: np.ndarray, count: int) -> np.ndarray:

@@ -174,7 +174,8 @@ def _training_steps(params: Params) -> int:
 def _about_blocks(supernet: TrainedSupernet | None, largest: float) -> str:
     """Return what the blocks of a package are worth, or why it has none: words that follow its name."""
     if supernet:
-        return f"has blocks of which {supernet.supernet.space.count():,} networks can be made"
+        unfit = "".join(f"; without {variant}" for variant in supernet.supernet.unfit)
+        return f"has blocks of which {supernet.supernet.space.count():,} networks can be made{unfit}"
     return (
         "has no blocks: nothing can be replaced in this model, which passes several tensors on everywhere, "
         "has layers that are to stay, or is too small to be divided into blocks of at most "

@@ -178,3 +178,55 @@ class Odd(VariantMaker):
     with pytest.raises(MistifyError, match=r"variants\.odd.*got 3; expected an even number") as caught:
         Supernet.expanded(analyse(deep), params, digits[0])
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+MAKERS = """
+import keras
+from executors.adaptivenet.variants import VariantMaker
+from executors.structure import analyse
+class Wide(VariantMaker):
+    def span(self, amount):
+        return 1
+    def make(self, blocks, amount, features):
+        inputs = keras.Input(next(iter(features.inputs.values())).shape[1:])
+        return analyse(keras.Model(inputs, keras.layers.Conv2D(int(amount), 1, padding="same")(inputs))).graph
+class Broken(Wide):
+    def make(self, blocks, amount, features):
+        raise KeyError("stride")
+"""
+
+
+@pytest.fixture
+def makers(tmp_path, monkeypatch):
+    points = {"wide": "unfit_variants:Wide", "broken": "unfit_variants:Broken"}
+    monkeypatch.syspath_prepend(installed(tmp_path, "unfit_variants", MAKERS, points, VARIANTS))
+
+
+@pytest.mark.usefixtures("makers")
+def test_variants_that_do_not_fit_are_left_out_by_name(deep, digits):
+    """A convolution of 8 channels has the shape of some blocks alone."""
+    own = {"variants": {"wide": [8], "broken": [1]}, "merge": [2], "shrink": [], "largest": 0.05}
+    supernet = Supernet.expanded(analyse(deep), parse_params(AdaptiveNetParams, own), digits[0])
+    names = [place.name for place in supernet.space.places[supernet.space.blocks :]]
+    assert [name for name in names if "wide" in name] == [
+        "block-01-wide-8",
+        "block-02-wide-8",
+        "block-03-wide-8",
+    ]
+    assert "block-01-merge-2" in names
+    wide, *_ = (reason for reason in supernet.unfit if "wide" in reason)
+    assert wide == (
+        "block-04-wide-8 writes [8, 8, 8] of float32; expected [4, 4, 16] of float32, as the original does"
+    )
+    assert "block-01-broken-1 could not be made: KeyError: 'stride'" in supernet.unfit
+    again = Supernet.loaded(supernet.saved([0.0] * len(supernet.space.places)), analyse(deep), 0.05).supernet
+    assert again.unfit == supernet.unfit
+
+
+@pytest.mark.usefixtures("makers")
+def test_a_supernet_of_nothing_that_fits_is_refused(deep, digits):
+    own = {"variants": {"broken": [1]}, "merge": [], "shrink": [], "largest": 0.05}
+    with pytest.raises(MistifyError, match="no variant of any block fits") as caught:
+        Supernet.expanded(analyse(deep), parse_params(AdaptiveNetParams, own), digits[0])
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert "block-01-broken-1" in caught.value.problems[0].value
