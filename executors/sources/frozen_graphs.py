@@ -14,11 +14,13 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+from tensorflow.python.framework.graph_util_impl import extract_sub_graph
 
 from executors.inspection import inspect_source
 from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
+from executors.sources.checks import is_message, remove_checks
 from executors.sources.guard import limited
 from executors.structure.signature import Activation, Input, Output, Signature
 
@@ -32,7 +34,8 @@ _LEAST_MEMORY: Final = 2 * GIB
 _USUAL: Final = frozenset(
     {"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp", "Placeholder"}
     | {"DisableCopyOnRead"}
-    | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case", "Assert"}
+    | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case"}
+    | {"Assert", "CheckNumerics", "CheckNumericsV2"}
     | {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"}
 )
 
@@ -179,10 +182,15 @@ def _check_object(path: Path, node: Any) -> None:
 
 def _called_by_objects(meta: Any) -> list[Any]:
     """Return the functions that objects have, any of which loading may call, and those that they call."""
-    library = {function.signature.name: function for function in meta.graph_def.library.function}
     named = set(meta.object_graph_def.concrete_functions)
     for node in meta.object_graph_def.nodes:
         named |= {*node.function.concrete_functions, node.bare_concrete_function.concrete_function_name}
+    return _reached(meta.graph_def.library.function, named)
+
+
+def _reached(functions: Iterable[Any], named: set[str]) -> list[Any]:
+    """Return the functions of these names, and those that they call."""
+    library = {function.signature.name: function for function in functions}
     found: set[str] = set()
     while left := (named & library.keys()) - found:
         found |= left
@@ -201,7 +209,7 @@ def _check_computing(
 ) -> None:
     """Refuse nodes and functions that would do more than compute; they may call these functions."""
     nodes = (*nodes, *(node for function in functions for node in function.node_def))
-    operations = {node.op for node in nodes}
+    operations = {node.op for node in nodes if not is_message(node)}
     for name in sorted(operations - {function.signature.name for function in functions} - allowed):
         known = op_def_registry.get(name)
         if known is None or known.is_stateful or name in _OUTSIDE:
@@ -217,14 +225,29 @@ def _frozen(path: Path, signature: Any) -> FrozenGraph:
     inputs = {tensor.op.name: tensor for tensor in frozen.inputs}
     for name, tensor in {**inputs, **outputs}.items():
         _check_sizes(path, name, tensor)
-    meta = meta_graph_pb2.MetaGraphDef(graph_def=frozen.graph.as_graph_def())
-    graph = meta.graph_def
+    graph = _needed(
+        frozen.graph.as_graph_def(), [tensor.op.name for tensor in (*frozen.inputs, *frozen.outputs)]
+    )
+    meta = meta_graph_pb2.MetaGraphDef(graph_def=graph)
     _check_computing(path, graph.node, graph.library.function, frozenset({"Placeholder"}))
     described = meta.signature_def[SIGNATURE]
     for infos, tensors in ((described.inputs, inputs), (described.outputs, outputs)):
         for name, tensor in tensors.items():
             infos[name].CopyFrom(_info(tensor))
     return FrozenGraph(meta)
+
+
+def _needed(graph: Any, names: list[str]) -> Any:
+    """Return the part of a graph that some of its operations need, without what changes no result."""
+    remove_checks(graph)
+    needed = extract_sub_graph(graph, names)
+    called = {name for node in needed.node for name in _called(node)}
+    used = [
+        type(one).FromString(one.SerializeToString()) for one in _reached(needed.library.function, called)
+    ]
+    del needed.library.function[:]
+    needed.library.function.extend(used)
+    return needed
 
 
 def _info(tensor: Any) -> Any:

@@ -127,9 +127,40 @@ def random(x: tf.Tensor) -> tf.Tensor:
     return x + tf.random.uniform(tf.shape(x))
 
 
+def checked(x: tf.Tensor) -> tf.Tensor:
+    tf.debugging.assert_greater(tf.shape(x)[0], 0, "no rows")
+    tf.print("rows", tf.shape(x))
+    with tf.control_dependencies([tf.debugging.assert_all_finite(x, "not finite"), tf.no_op()]):
+        return 2 * tf.debugging.check_numerics(x + 1, "not finite")
+
+
+def checked_on_one_side(x: tf.Tensor) -> tf.Tensor:
+    def above() -> tf.Tensor:
+        with tf.control_dependencies([tf.debugging.assert_positive(tf.reduce_sum(x))]):
+            return tf.constant(1.0)
+
+    return x + tf.cond(tf.reduce_sum(x) > 1, above, lambda: tf.constant(2.0))
+
+
+@pytest.mark.parametrize("forward", [checked, checked_on_one_side])
+def test_what_changes_no_result_is_removed(tmp_path: Path, forward: Callable[[tf.Tensor], Any]) -> None:
+    graph = load_graph(save(tmp_path / "graph", forward, [None, 4]))
+    operations = {node.op for node in graph.meta.graph_def.node}
+    assert operations.isdisjoint({"Assert", "CheckNumerics", "PrintV2", "NoOp", "StringFormat"})
+    assert not graph.meta.graph_def.library.function
+    for x in np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32):
+        np.testing.assert_array_equal(run(graph, x), forward(tf.constant(x)))
+
+
+def printing_into_a_file(x: tf.Tensor) -> tf.Tensor:
+    tf.print("rows", output_stream="file:///tmp/written")
+    return x + 1
+
+
 @pytest.mark.parametrize(
     ("forward", "shape", "text"),
     [
+        (printing_into_a_file, [None, 4], "the operation PrintV2"),
         (python, [None, 4], "the operation "),
         (reading, [None, 4], "the operation ReadFile"),
         (writing, [None, 4], "the operation WriteFile"),

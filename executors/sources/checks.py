@@ -1,0 +1,65 @@
+"""Operations of a graph that change no result: checks of values, messages, and what waits for them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+#: Return nothing: others wait for them at most.
+_SILENT: Final = frozenset({"Assert", "NoOp", "PrintV2"})
+
+#: Return what they read first, by the settings that such an operation has in common with an identity.
+_PASSING: Final = frozenset({"CheckNumerics", "CheckNumericsV2", "Print"})
+_TYPE: Final = "T"
+
+#: Before the name of an operation that another one waits for.
+_WAITING: Final = "^"
+
+
+def is_message(node: Any) -> bool:
+    """Check whether a node writes a message for whoever runs the graph, and no file."""
+    stream = node.attr["output_stream"].s.decode() if node.op == "PrintV2" else ""
+    return node.op in ("Print", "PrintV2") and not stream.startswith("file:")
+
+
+def remove_checks(graph: Any) -> None:
+    """Remove operations that change no result from a graph and its functions.
+
+    What waited for one of them waits for what that one waited for: it may be on one side of a condition.
+
+    Args:
+        graph: A `GraphDef`, changed in place.
+    """
+    _remove(graph.node)
+    for function in graph.library.function:
+        _remove(function.node_def)
+        kept = {node.name for node in function.node_def}
+        for name in [name for name, node in function.control_ret.items() if node not in kept]:
+            del function.control_ret[name]
+            function.signature.control_output.remove(name)
+
+
+def _remove(nodes: Any) -> None:
+    silent = {node.name: node for node in nodes if node.op in _SILENT}
+    kept = [node for node in nodes if node.name not in silent]
+    for node in kept:
+        inputs = [name for name in node.input if not name.startswith(_WAITING)]
+        if node.op in _PASSING:
+            node.op, inputs = "Identity", inputs[:1]
+            for setting in [name for name in node.attr if name != _TYPE]:
+                del node.attr[setting]
+        waits = dict.fromkeys(_waits(node.input, silent))
+        node.ClearField("input")
+        node.input.extend([*inputs, *waits])
+    copies = [type(node).FromString(node.SerializeToString()) for node in kept]
+    del nodes[:]
+    nodes.extend(copies)
+
+
+def _waits(inputs: Sequence[str], silent: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a node waits for, by way of operations that are removed."""
+    for name in inputs:
+        if name.startswith(_WAITING):
+            waited_for = silent.get(name.removeprefix(_WAITING))
+            if waited_for is None:
+                yield name
+            else:
+                yield from _waits(waited_for.input, silent)
