@@ -66,6 +66,9 @@ _log = logging.getLogger(__name__)
 #: Seconds that running calls get to end when the server stops.
 _GRACE = 2.0
 
+#: How long a call waits while another process writes to the store: others wait for its thread meanwhile.
+_BUSY_SECONDS = 0.5
+
 #: Of all that callers have sent.
 DEFAULT_MAX_UPLOADS = "50GB"
 
@@ -221,7 +224,7 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     """Open store and engine in the block, and yield the services over them."""
     index = IndexStorage.of(settings.index)
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
-    with serving(settings.store), open_store(settings.store) as store:
+    with serving(settings.store), open_store(settings.store, _BUSY_SECONDS) as store:
         async with engine_opened as opened:
             if settings.worker_at_start:
                 opened.start_worker()

@@ -19,13 +19,18 @@ class GoalSelection:
     page_size: int = 0
     page_token: str = ""
 
+    @property
+    def empty(self) -> bool:
+        """Return whether no goal is selected."""
+        return not self.goal_id and self.page_size <= 0
+
 
 @dataclass(frozen=True)
 class JobPart:
     """A job with the goals that were selected.
 
     Attributes:
-        job: The job, without its other goals.
+        job: The job, without its other goals; in a list of jobs without goals, also without its sources.
         goal_count: The number of all its goals.
         goals_met: The number of those that are met.
         next_page_token: Of the goals behind these, empty where there are none.

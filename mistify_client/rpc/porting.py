@@ -34,8 +34,8 @@ REMOVE_SECONDS = 600.0
 #: How often a job is cancelled until the server has answered.
 CANCEL_ATTEMPTS = 3
 
-#: Jobs and goals that one answer has.
-PAGE_SIZE = 100
+#: Jobs without goals, and goals, that one answer has; servers may send fewer.
+PAGE_SIZE = 1_000
 GOALS_PAGE_SIZE = 1_000
 
 _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)

@@ -10,11 +10,12 @@ from structlog.contextvars import bound_contextvars
 
 from mistify.costs.budget import conditions_of
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Goal, PackageFile
+from mistify.jobs.job import Goal, PackageFile, ProgressUpdate
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
 from mistify_server.jobs.step_queue import Step, StepQueue
+from mistify_server.jobs.store_writer import until_available
 from mistify_server.jobs.task_factory import (
     adapt_task,
     branch_task,
@@ -143,9 +144,9 @@ class CollectiveAdaptation:
         if not isinstance(result, SourceResult):
             self._queued.discard(None)  # goals that are added later try again
             reason = f"the source could not be prepared: {failure_reason(result)}"
-            self._log.record(self._failed(self._plan.nodes, reason))
+            await self._log.record(self._failed(self._plan.nodes, reason))
             return
-        self._log.record(RootSaved(self._plan.number, result))
+        await self._log.record(RootSaved(self._plan.number, result))
         self._root = result
         self._queue_all(result)
 
@@ -173,9 +174,9 @@ class CollectiveAdaptation:
             self._queued.discard(("prepare", algorithm))  # goals that are added later try again
             own = [node.index for node in self._plan.nodes if node.algorithm == algorithm]
             reason = f"{algorithm} could not prepare: {failure_reason(result)}"
-            self._log.record(self._failed(self._tree.subtree(*own), reason))
+            await self._log.record(self._failed(self._tree.subtree(*own), reason))
             return
-        self._log.record(PreparationSaved(self._plan.number, algorithm, result))
+        await self._log.record(PreparationSaved(self._plan.number, algorithm, result))
         self._preparations[algorithm] = result
         self._queue_all(root)
 
@@ -210,7 +211,7 @@ class CollectiveAdaptation:
         node = self._tree.nodes[index]
         result = await self._run(self._adapt_task(node, root, parent), node.goals)
         if not isinstance(result, AdaptResult):
-            self._fail_subtree(index, failure_reason(result))
+            await self._fail_subtree(index, failure_reason(result))
             return
         above = self._checkpoints.get(node.parent) if node.parent is not None else None
         costs = root.root_costs if above is None else above.costs
@@ -220,7 +221,7 @@ class CollectiveAdaptation:
                 costs = root.root_costs
                 result = again.model_copy(update={"steps": result.steps + again.steps})
         record = record_of(self._plan, node, root, costs, result)
-        self._log.record(CheckpointSaved(self._plan.number, index, result, record))
+        await self._log.record(CheckpointSaved(self._plan.number, index, result, record))
         self._checkpoints[index] = result
         self._queue_next(root, index)
 
@@ -241,9 +242,9 @@ class CollectiveAdaptation:
             branches = await self._run(task, [goal_id])
             if not isinstance(branches, BranchResult):
                 reason = f"the branches could not be made: {failure_reason(branches)}"
-                self._log.record(GoalChanged(failed_goal(goal, reason)))
+                await self._log.record(GoalChanged(failed_goal(goal, reason)))
                 return
-            self._log.record(BranchesSaved(goal_id, branches))
+            await self._log.record(BranchesSaved(goal_id, branches))
             self._branches[goal_id] = branches
         await self._package(index, goal_id, adapted, root)
 
@@ -254,7 +255,7 @@ class CollectiveAdaptation:
         package = attempt.result
         if not isinstance(package, PackageResult):
             reason = f"the package could not be made: {failure_reason(package)}"
-            self._log.record(GoalChanged(failed_goal(goal, reason)))
+            await self._log.record(GoalChanged(failed_goal(goal, reason)))
             return
         files = [
             PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
@@ -271,7 +272,7 @@ class CollectiveAdaptation:
             foreseen=self._tree.nodes[index].foreseen,
         )
         layers = [LayersSaved(goal_id, package.layers)] if package.layers else []
-        self._log.record(GoalChanged(packaged), *layers)
+        await self._log.record(GoalChanged(packaged), *layers)
 
     async def _attempt_precisions(
         self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult
@@ -311,34 +312,48 @@ class CollectiveAdaptation:
     async def _measure_reference(self, root: SourceResult, threads: Collection[int]) -> None:
         result = await self._run(reference_task(self._plan, root, threads), ())
         if isinstance(result, ReferenceResult):
-            self._log.record(ReferenceSaved(self._plan.number, result))
+            await self._log.record(ReferenceSaved(self._plan.number, result))
             return
         reason = failure_reason(result)
         _logger.warning("the source could not be measured: %s", reason)
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
-        """Run a task and return its result.
+        """Run a task, again for as long as none can be run or kept, and return its result.
 
         Args:
             task: The task.
             goal_ids: The goals that it serves; empty for the source and for preparations.
-
-        Raises:
-            MistifyError: UNAVAILABLE, no task can be run, or results cannot be stored, as on a full disk. The
-                goals have not failed: they go on once the server is started again.
         """
-        result = await self._log.account(self._engine.run(task, self._log.progress_of(goal_ids)))
-        if isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name:
-            raise MistifyError(ErrorCode.UNAVAILABLE, result.message)
+        async for attempt in until_available(self._note_outage):
+            with attempt:
+                result = await self._attempt_task(task, goal_ids)
         if isinstance(result, TaskDone) and not result.onednn:
             own = goal_ids or [goal_id for node in self._plan.nodes for goal_id in node.goals]
-            self._log.note(own, f"was {WITHOUT_ONEDNN}")
+            await self._log.note(own, f"was {WITHOUT_ONEDNN}")
         return result
 
-    def _fail_subtree(self, index: int, reason: str) -> None:
+    async def _attempt_task(self, task: Task, goal_ids: Sequence[str]) -> Result:
+        """Return the result of a task.
+
+        Raises:
+            MistifyError: UNAVAILABLE, no task can be run, or results cannot be stored, as on a full disk.
+        """
+        async with self._log.progress_of(goal_ids) as on_progress:
+            result = await self._log.account(self._engine.run(task, on_progress))
+            unavailable = isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name
+            if unavailable:
+                on_progress(ProgressUpdate(f"waiting: {failure_reason(result).splitlines()[0]}", 0, 0))
+        if unavailable:
+            raise MistifyError(ErrorCode.UNAVAILABLE, failure_reason(result))
+        return result
+
+    def _note_outage(self, error: BaseException) -> None:
+        _logger.warning("a step waits, and is tried again: %s", error)
+
+    async def _fail_subtree(self, index: int, reason: str) -> None:
         node, *below = self._tree.subtree(index)
         because = f"the goal {node.goals[0]}, from which it is adapted, failed: {reason}"
-        self._log.record(self._failed([node], reason), self._failed(below, because))
+        await self._log.record(self._failed([node], reason), self._failed(below, because))
 
     def _failed(self, nodes: Iterable[NodePlan], reason: str) -> GoalsFailed:
         return GoalsFailed([goal.id for node in nodes for goal in self._log.open_goals(node.goals)], reason)

@@ -1,5 +1,6 @@
 """One job, run to its end (paper 4.3)."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from mistify.jobs.job import GoalState, Job, JobState
@@ -7,6 +8,7 @@ from mistify_server.engines.base import Engine
 from mistify_server.jobs.adaptation import CollectiveAdaptation
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.step_queue import StepQueue
+from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchState
@@ -21,6 +23,7 @@ class JobRunner:
         job: As the store has it.
         states: Its batches, likewise.
         on_change: Called after every change of the job.
+        writer: Writes to the store.
     """
 
     def __init__(
@@ -29,10 +32,12 @@ class JobRunner:
         engine: Engine,
         job: Job,
         states: Iterable[BatchState],
+        *,
         on_change: Callable[[], None],
+        writer: StoreWriter,
     ) -> None:
         self._engine = engine
-        self._log = JobLog(store.jobs, job, on_change)
+        self._log = JobLog(store.jobs, job, on_change, writer)
         self._queue = StepQueue()
         self._adaptations = {
             state.plan.number: CollectiveAdaptation(state, self._log, engine, store.artifacts, self._queue)
@@ -45,6 +50,11 @@ class JobRunner:
         return self._queue.busy_since
 
     @property
+    def writing(self) -> asyncio.Lock:
+        """Return the lock that is held while changes of the job are written."""
+        return self._log.writing
+
+    @property
     def waiting(self) -> int:
         """Return how many steps could begin, were there more workers."""
         return self._queue.waiting
@@ -53,20 +63,27 @@ class JobRunner:
         """Adapt all batches of the job until every goal has ended.
 
         Raises:
-            MistifyError: The store failed, or the engine. The job can be run again from where it stands.
+            MistifyError: The store will not take changes at any time.
         """
-        self._log.record(JobChanged(JobState.RUNNING))
+        await self._log.record(JobChanged(JobState.RUNNING))
         for adaptation in self._adaptations.values():
             adaptation.queue_steps()
-        await self._queue.run(self._engine.slots)
-        # Last, when nothing else needs a worker: goals may be added meanwhile.
-        while any(adaptation.queue_reference() for adaptation in self._adaptations.values()):
+        while True:
             await self._queue.run(self._engine.slots)
+            # Last, when nothing else needs a worker: goals may be added meanwhile.
+            while any(adaptation.queue_reference() for adaptation in self._adaptations.values()):
+                await self._queue.run(self._engine.slots)
+            async with self._log.writing:
+                if self._queue.empty:
+                    await self._log.write(self._end())
+                    return
+
+    def _end(self) -> JobChanged:
+        """Return the change that ends the job."""
         goals = self._log.goals
         if all(goal.state is GoalState.FAILED for goal in goals):
-            self._log.record(JobChanged(JobState.FAILED, goals[0].reason))
-        else:
-            self._log.record(JobChanged(JobState.DONE))
+            return JobChanged(JobState.FAILED, goals[0].reason)
+        return JobChanged(JobState.DONE)
 
     def grow(self, addition: Addition) -> None:
         """Take up goals that were added to the job in the store while it runs."""

@@ -1,13 +1,18 @@
 """The changes of a running job: all of them pass through its log, on their way to the store."""
 
+import asyncio
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
 from mistify_server.jobs.outcomes import failed_goal
+from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import (
     Advanced,
     Change,
@@ -27,15 +32,22 @@ _logger = logging.getLogger(__name__)
 #: The least seconds between two recorded updates of one stage.
 UPDATE_SECONDS = 0.5
 
+#: Updates of a task that are kept while the store is away.
+_MOST_WAITING_UPDATES: Final = 100
+
 
 class JobLog:
     """Goals and times of a running job, written to the store with every change.
 
     Args:
-        jobs: The store.
-        job: As the store has it.
-        on_change: Called after every change.
-        clock: Returns seconds, from any start.
+        jobs: the store.
+        job: as the store has it.
+        on_change: called after every change.
+        writer: writes to the store.
+        clock: returns seconds, from any start.
+
+    Attributes:
+        writing: held while changes are written; who holds it sees the job as the store has it.
     """
 
     def __init__(
@@ -43,12 +55,15 @@ class JobLog:
         jobs: JobStore,
         job: Job,
         on_change: Callable[[], None],
+        writer: StoreWriter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job_id = job.id
+        self.writing = asyncio.Lock()
         self._jobs = jobs
         self._goals = {goal.id: goal for goal in job.goals}
         self._on_change = on_change
+        self._writer = writer
         self._clock = clock
         self._start = clock() - job.seconds
         self._spent = defaultdict(float, job.spent)
@@ -70,20 +85,23 @@ class JobLog:
         """Return those of the goals that have not ended."""
         return [self._goals[goal_id] for goal_id in goal_ids if not self._goals[goal_id].state.ended]
 
-    def note(self, goal_ids: Sequence[str], note: str) -> None:
+    async def note(self, goal_ids: Sequence[str], note: str) -> None:
         """Add a note to those of the goals that have not ended, and have not got it yet."""
-        goals = [goal for goal in self.open_goals(goal_ids) if note not in goal.note]
-        if goals:
-            self.record(
-                *(
-                    GoalChanged(replace(goal, note="; ".join(filter(None, (goal.note, note)))))
-                    for goal in goals
-                )
-            )
+        async with self.writing:
+            goals = [goal for goal in self.open_goals(goal_ids) if note not in goal.note]
+            if goals:
+                noted = (replace(goal, note="; ".join(filter(None, (goal.note, note)))) for goal in goals)
+                await self.write(*map(GoalChanged, noted))
 
-    def record(self, *changes: Change) -> None:
-        """Write changes to the store, all or none."""
-        self._jobs.record(self.job_id, changes, self._clock() - self._start, self._spent)
+    async def record(self, *changes: Change) -> None:
+        """Write changes to the store, all or none, as soon as it can be written."""
+        async with self.writing:
+            await self.write(*changes)
+
+    async def write(self, *changes: Change) -> None:
+        """Do as `record` does, while the caller holds `writing`."""
+        seconds, spent = self._clock() - self._start, dict(self._spent)
+        await self._writer.write(partial(self._jobs.record, self.job_id, changes, seconds, spent))
         for change in changes:
             self._log_change(change)
             match change:
@@ -132,16 +150,17 @@ class JobLog:
             self._spent[activity] += seconds
         return result
 
-    def progress_of(self, goal_ids: Sequence[str]) -> OnProgress:
-        """Return a callback that records the progress of a task.
+    @asynccontextmanager
+    async def progress_of(self, goal_ids: Sequence[str]) -> AsyncIterator[OnProgress]:
+        """Yield a callback for the progress of a task, all of which is recorded at the end of the block.
 
         The goals are running from the first update on. Updates that follow each other too closely are left
-        out, unless they begin a stage or bring a new accuracy.
+        out, unless they begin a stage or bring a new accuracy. While the store is away, the latest are kept.
 
         Args:
             goal_ids: The goals that the task serves; empty for those of the source and of preparations.
         """
-        stage, recorded_at = None, 0.0
+        updates, stage, recorded_at = _Updates(), None, 0.0
 
         def on_progress(update: ProgressUpdate) -> None:
             nonlocal stage, recorded_at
@@ -149,16 +168,53 @@ class JobLog:
             if update.stage == stage and update.accuracy is None and now - recorded_at < UPDATE_SECONDS:
                 return
             stage, recorded_at = update.stage, now
-            goals = self.open_goals(goal_ids)
-            begun = [
-                GoalChanged(replace(goal, state=GoalState.RUNNING))
-                for goal in goals
-                if goal.state is not GoalState.RUNNING
-            ]
-            subjects = [goal.id for goal in goals] if goal_ids else [None]
-            self.record(*begun, *(Advanced(subject, update) for subject in subjects))
+            updates.put(update)
 
-        return on_progress
+        recording = asyncio.create_task(self._record_updates(goal_ids, updates))
+        try:
+            yield on_progress
+            updates.end()
+            await recording
+        finally:
+            recording.cancel()
+            await asyncio.wait([recording])
+
+    async def _record_updates(self, goal_ids: Sequence[str], updates: "_Updates") -> None:
+        async for update in updates:
+            async with self.writing:
+                goals = self.open_goals(goal_ids)
+                begun = [
+                    GoalChanged(replace(goal, state=GoalState.RUNNING))
+                    for goal in goals
+                    if goal.state is not GoalState.RUNNING
+                ]
+                subjects = [goal.id for goal in goals] if goal_ids else [None]
+                await self.write(*begun, *(Advanced(subject, update) for subject in subjects))
+
+
+class _Updates:
+    """The latest updates of a task that have not been taken yet, the oldest first, until the task ends."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[ProgressUpdate] = deque(maxlen=_MOST_WAITING_UPDATES)
+        self._more = asyncio.Event()
+        self._ended = False
+
+    def put(self, update: ProgressUpdate) -> None:
+        self._waiting.append(update)
+        self._more.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._more.set()
+
+    async def __aiter__(self) -> AsyncIterator[ProgressUpdate]:
+        while self._waiting or not self._ended:
+            await self._more.wait()
+            while self._waiting:
+                yield self._waiting.popleft()
+            if not self._ended:
+                self._more.clear()
 
 
 def _because(reason: str) -> str:

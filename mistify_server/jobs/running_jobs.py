@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from weakref import WeakValueDictionary
 
 from structlog.contextvars import bound_contextvars
@@ -13,11 +14,15 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.job_runner import JobRunner
+from mistify_server.jobs.store_writer import StoreWriter, is_outage, until_available
 from mistify_server.store.changes import Addition
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan, BatchState
 
 _PAGE = 256
+
+#: Seconds until a watcher looks again after events that could not be read.
+_RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -25,13 +30,14 @@ _log = logging.getLogger(__name__)
 class RunningJobs:
     """Runs jobs side by side over one engine, and lets any number of watchers follow them.
 
-    The store is called on the event loop, as its calls take milliseconds: events so have the order in which
-    the changes were made. Only to read a whole job, with all its goals, a thread is used.
+    Changes are written by one thread, which waits while the store is away: jobs and watchers wait with it,
+    and go on by themselves. Events are read on the event loop, which takes milliseconds.
     """
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store = store
         self._engine = engine
+        self._writer = StoreWriter()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
@@ -103,16 +109,23 @@ class RunningJobs:
         With `so_far` there are no new ones.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, it cannot go on.
+            MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the server stops; any other, it cannot
+                go on.
         """
         while True:
-            events = self._store.jobs.events(job_id, after, _PAGE)
+            try:
+                events, ended = self._store.jobs.events(job_id, after, _PAGE), self._store.jobs.ended(job_id)
+            except MistifyError as error:
+                if not is_outage(error) or self._stopped is not None:
+                    raise
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
             for event in events:
                 yield event
             if events:
                 after = events[-1].sequence
                 continue
-            if self._store.jobs.ended(job_id) or so_far:
+            if ended or so_far:
                 return
             failure = self._failures.get(job_id, self._stopped)
             if failure is not None:
@@ -126,10 +139,18 @@ class RunningJobs:
         async with lock:
             yield
 
+    def writing(self, job_id: str) -> AbstractAsyncContextManager[None]:
+        """Keep a job that is held from changing in the block."""
+        runner = self._runners.get(job_id)
+        return nullcontext() if runner is None else runner.writing
+
     async def _cancel(self, job_id: str) -> None:
-        while job_id in self._tasks:  # it may be started again while it ends
+        while True:
             await self._stop(job_id)
-        self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
+            async with self.held(job_id):
+                if job_id not in self._tasks:  # it may be started again while it ends
+                    await self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
+                    return
 
     async def _stop(self, job_id: str) -> None:
         task = self._tasks.get(job_id)
@@ -163,20 +184,24 @@ class RunningJobs:
         except Exception:
             _log.exception("the job failed by an error inside the server")
             reason = "an error inside the server; its log has the details"
-            self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
+            async with self.held(job_id):
+                await self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
 
     async def _read_runner(self, job_id: str) -> JobRunner:
         """Return the runner of a job, as the store has it."""
-        job = await asyncio.to_thread(self._store.jobs.job, job_id)
-        states = await asyncio.to_thread(self._store.jobs.batches, job_id)
+        async for attempt in until_available(partial(_log.warning, "the job waits: %s")):
+            with attempt:
+                job = await asyncio.to_thread(self._store.jobs.job, job_id)
+                states = await asyncio.to_thread(self._store.jobs.batches, job_id)
         return self._runner(job, states)
 
     def _runner(self, job: Job, states: Sequence[BatchState]) -> JobRunner:
-        return JobRunner(self._store, self._engine, job, states, lambda: self._wake_watchers(job.id))
+        wake = partial(self._wake_watchers, job.id)
+        return JobRunner(self._store, self._engine, job, states, on_change=wake, writer=self._writer)
 
-    def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
-        if not self._store.jobs.ended(job_id):
-            self._store.jobs.end(job_id, goal_state, job_state, reason)
+    async def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+        """End a job, unless it has ended, as soon as the store can be written."""
+        if await self._writer.write(partial(self._store.jobs.end, job_id, goal_state, job_state, reason)):
             _log.info("the job is %s", job_state.value, extra={"job": job_id})
         self._wake_watchers(job_id)
 

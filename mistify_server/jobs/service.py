@@ -16,6 +16,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFi
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.jobs.store_writer import completed
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
@@ -37,6 +38,9 @@ from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
 CHUNK = 256 * 1024
 
 MOST_JOBS_PER_PAGE = 100
+
+#: Of jobs without goals.
+MOST_JOBS_ALONE_PER_PAGE = 1_000
 
 #: Of a job, unless the server is started with another number.
 DEFAULT_MAX_GOALS = 10_000
@@ -165,17 +169,30 @@ class PortingService:
                         plans, goals = await asyncio.to_thread(
                             snapshot.insert, resolved, inspections, self._store.jobs
                         )
-                # Nothing is awaited from here on: what was planned fits the job as it stands, unless a
-                # checkpoint on which it may rest was lost meanwhile.
-                if not uninspected and self._lost(job_id) == lost:
+                if not uninspected:
                     addition = Addition(goals, plans, config_text, idempotency_key or None)
-                    self._store.jobs.add_goals(job_id, addition)
-                    _log.info("goals were added", extra={"job": job_id, "goals": len(goals)})
-                    self._jobs.grow(job_id, addition)
-                    return
+                    # The caller may hang up, but goals that are kept have to be taken up.
+                    if await completed(self._keep_goals(job_id, addition, lost)):
+                        return
             if uninspected:
                 with reading.problems_at_their_places():
                     inspections = {**inspections, **await self._inspected(uninspected)}
+
+    async def _keep_goals(self, job_id: str, addition: Addition, lost: int) -> bool:
+        """Keep goals and let their job take them up, unless a checkpoint on which they may rest was lost.
+
+        Args:
+            job_id: of a job that is held.
+            addition: the goals.
+            lost: how many goals had ended without a checkpoint when the addition was planned.
+        """
+        async with self._jobs.writing(job_id):
+            if await asyncio.to_thread(self._lost, job_id) != lost:
+                return False
+            await asyncio.to_thread(self._store.jobs.add_goals, job_id, addition)
+            _log.info("goals were added", extra={"job": job_id, "goals": len(addition.goals)})
+            self._jobs.grow(job_id, addition)
+            return True
 
     async def _inspected(self, batches: Sequence[ResolvedBatch]) -> Inspections:
         """Return the inspections of batches, by their numbers."""
@@ -199,7 +216,9 @@ class PortingService:
         self, page_size: int, page_token: str, selection: GoalSelection | None = None
     ) -> tuple[list[JobPart], str]:
         """Return a page of jobs, the newest first, and the token of the next page, empty after the last."""
-        size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
+        alone = selection is not None and selection.empty
+        most = MOST_JOBS_ALONE_PER_PAGE if alone else MOST_JOBS_PER_PAGE
+        size = min(page_size, most) if page_size > 0 else MOST_JOBS_PER_PAGE
         page, more = await asyncio.to_thread(
             self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None, selection
         )

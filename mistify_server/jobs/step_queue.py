@@ -33,6 +33,11 @@ class StepQueue:
         """Return how many steps have not begun."""
         return self._queue.qsize()
 
+    @property
+    def empty(self) -> bool:
+        """Return whether every step has ended."""
+        return not self._left
+
     def add(self, rank: tuple[int, ...], step: Step) -> None:
         """Put a step on the queue."""
         self._queue.put_nowait((rank, next(self._count), step))

@@ -17,7 +17,7 @@ from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
-from mistify_server.store.sql.migrations.migrate import is_outdated, make_shrinkable, migrate
+from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS, is_outdated, make_shrinkable, migrate
 from mistify_server.store.sql.models import SqlModelStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
@@ -53,10 +53,14 @@ class Store:
 
 
 @contextmanager
-def open_store(directory: Path) -> Iterator[Store]:
+def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[Store]:
     """Open a store, made where there is none. Several processes can have it open.
 
     One that an older Mistify wrote is migrated first, for which no server may use it.
+
+    Args:
+        directory: of the store.
+        busy_seconds: how long a call waits for other processes, until it fails as UNAVAILABLE.
 
     Raises:
         MistifyError: STORE_VERSION, it cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE, it
@@ -66,7 +70,7 @@ def open_store(directory: Path) -> Iterator[Store]:
     if is_outdated(directory / _DATABASE):
         with serving(directory):
             pass
-    database = Database.open(directory / _DATABASE)
+    database = Database.open(directory / _DATABASE, busy_seconds)
     try:
         yield Store(
             jobs=SqlJobStore(database),

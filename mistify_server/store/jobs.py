@@ -138,10 +138,10 @@ class JobStore(ABC):
         """
 
     @abstractmethod
-    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
         """End a job, with an event for each goal and the job; goals that have ended stay as they are.
 
-        A job that has ended stays as it is.
+        A job that has ended stays as it is, for which False is returned.
 
         Args:
             job_id: of the job.

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, TypeAdapter
 from starlette.responses import StreamingResponse
 
-from mistify.errors import ErrorCode
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
@@ -153,7 +153,10 @@ async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
             if not done:
                 yield ": waiting\n\n"
                 continue
-            event = coming.result()
+            try:
+                event = coming.result()
+            except MistifyError:  # the answer has begun: callers come back, and then get the reason
+                return
             if event is None:
                 return
             yield _message(event)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from mistify_server.store.sql.failures import translated
-from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS, VERSION_KEY, version_rows
+from mistify_server.store.sql.migrations.migrate import VERSION_KEY, version_rows
 from mistify_server.store.sql.schema import MetaRow, Table
 
 #: A commit in full mode moves all pages at once; `PRAGMA incremental_vacuum` takes quadratic time for them.
@@ -35,15 +35,19 @@ class Database:
         self._writing = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path) -> "Database":
+    def open(cls, path: Path, busy_seconds: float) -> "Database":
         """Open a database of the current schema, or make a new one.
+
+        Args:
+            path: of the database.
+            busy_seconds: how long a call waits for other processes, until it fails as UNAVAILABLE.
 
         Raises:
             MistifyError: STORE_VERSION, it is no store at all; UNAVAILABLE, it cannot be read or written.
         """
         engine = create_engine(
             f"sqlite:///{path}",
-            connect_args={"timeout": BUSY_SECONDS},
+            connect_args={"timeout": busy_seconds},
             json_serializer=_json,
             json_deserializer=from_json,
         )

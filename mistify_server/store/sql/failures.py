@@ -12,14 +12,14 @@ from mistify.errors import ErrorCode, MistifyError
 _ADVICE = {
     sqlite3.SQLITE_FULL: (
         ErrorCode.UNAVAILABLE,
-        "is on a full disk; free space, then start the server again",
+        "is on a full disk; free space",
     ),
     sqlite3.SQLITE_READONLY: (ErrorCode.UNAVAILABLE, "is read-only; give the server write access to it"),
     sqlite3.SQLITE_PERM: (ErrorCode.UNAVAILABLE, "cannot be accessed; give the server write access to it"),
     sqlite3.SQLITE_CANTOPEN: (ErrorCode.UNAVAILABLE, "cannot be opened; give the server write access to it"),
     sqlite3.SQLITE_IOERR: (
         ErrorCode.UNAVAILABLE,
-        "cannot be read or written; check its disk, then start the server again",
+        "cannot be read or written; check its disk",
     ),
     sqlite3.SQLITE_BUSY: (ErrorCode.UNAVAILABLE, "is busy with another process; try again later"),
     sqlite3.SQLITE_CORRUPT: (ErrorCode.STORE_VERSION, "is damaged; restore a backup or use another --store"),

@@ -1,6 +1,5 @@
 """Jobs in SQLite."""
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +33,7 @@ from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points, layers_row
+from mistify_server.store.sql.mentions import Mentions
 from mistify_server.store.sql.rows import (
     GoalEvent,
     adapt_result,
@@ -51,6 +51,7 @@ from mistify_server.store.sql.rows import (
     job_of,
     last_sequence,
     part_of,
+    parts_without_goals,
     read_event,
 )
 from mistify_server.store.sql.schema import (
@@ -87,8 +88,6 @@ _OF_JOB = (
 #: Tables with most rows, which name no file.
 _WITHOUT_FILES = frozenset(row.__tablename__ for row in (GoalRow, EventRow, LayersRow, CurvePointRow))
 
-_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-
 
 def _unix_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -100,6 +99,7 @@ class SqlJobStore(JobStore):
     def __init__(self, database: Database, now_ms: Callable[[], int] = _unix_ms) -> None:
         self._database = database
         self._now_ms = now_ms
+        self._mentions = Mentions()
 
     @override
     def create(self, submission: Submission) -> Job:
@@ -190,11 +190,14 @@ class SqlJobStore(JobStore):
         selection: GoalSelection | None = None,
     ) -> tuple[list[JobPart], bool]:
         with self._database.read() as session:
-            goals = select(func.count()).where(GoalRow.job_id == JobRow.id).scalar_subquery()
-            query = select(JobRow, goals).order_by(JobRow.number.desc()).limit(limit + 1)
+            newest_first = select(JobRow).order_by(JobRow.number.desc()).limit(limit + 1)
             if before is not None:
-                query = query.where(JobRow.number < _row(session, before).number)
-            results = session.execute(query).all()
+                newest_first = newest_first.where(JobRow.number < _row(session, before).number)
+            if selection is not None and selection.empty:
+                jobs = session.scalars(newest_first).all()
+                return parts_without_goals(session, jobs[:limit]), len(jobs) > limit
+            goals = select(func.count()).where(GoalRow.job_id == JobRow.id).scalar_subquery()
+            results = session.execute(newest_first.add_columns(goals)).all()
             shown = [count if selection is None else min(count, selection.page_size) for _, count in results]
             fitting = sum(total <= most_goals for total in accumulate(shown))
             rows = [row for row, _ in results[: min(limit, max(fitting, 1))]]
@@ -226,12 +229,13 @@ class SqlJobStore(JobStore):
             self._append_events(session, job_id, events)
 
     @override
-    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
         with self._database.write() as session:
             if JobState(_row(session, job_id).state).ended:
-                return
+                return False
             end_goals(session, job_id, goal_state, reason, self._now_ms())
             self._append_events(session, job_id, _applied(session, job_id, JobChanged(job_state, reason)))
+            return True
 
     @override
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
@@ -278,13 +282,13 @@ class SqlJobStore(JobStore):
     def mentioned(self) -> set[str]:
         with self._database.read() as session:
             connection = session.connection()
-            return {
-                sha256
+            rows = (
+                "\0".join(value for value in row if isinstance(value, str))
                 for table in Table.metadata.sorted_tables
                 if table.name not in _WITHOUT_FILES
                 for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}")  # noqa: S608 (our own)
-                for sha256 in _DIGEST.findall(str(tuple(row)))
-            }
+            )
+            return self._mentions.of(rows)
 
     @override
     def shrink(self) -> int:

@@ -1,7 +1,7 @@
 """Conversion between rows and the domain: jobs, goals, checkpoints and events."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -194,7 +194,7 @@ def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[GoalS
 
 def job_of(session: Session, row: JobRow) -> Job:
     """Return a job with its goals, from its rows."""
-    return _job(session, row, _goals(session, row.id))
+    return _job(row, _goals(session, row.id), _sources(session, row.id))
 
 
 def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> JobPart:
@@ -207,12 +207,28 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
         goals = _goals(session, row.id, GoalRow.id == selection.goal_id)
         if not goals:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the job {row.id} has no goal "{selection.goal_id}"')
-        return JobPart(_job(session, row, goals), count, met)
+        return JobPart(_job(row, goals, _sources(session, row.id)), count, met)
     first = _first_position(selection.page_token)
     end = first + max(0, selection.page_size)
     shown = GoalRow.position >= first, GoalRow.position < end
     goals = _goals(session, row.id, *shown) if first < end else ()
-    return JobPart(_job(session, row, goals), count, met, str(end) if end < count else "")
+    job = _job(row, goals, _sources(session, row.id))
+    return JobPart(job, count, met, str(end) if end < count else "")
+
+
+def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPart]:
+    """Return jobs without their goals and sources, from their rows."""
+    ids = [row.id for row in rows]
+    query = select(GoalRow.job_id, GoalRow.state, func.count()).where(GoalRow.job_id.in_(ids))
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for job_id, state, count in session.execute(query.group_by(GoalRow.job_id, GoalRow.state)):
+        counts[job_id][state] = count
+    return [
+        JobPart(_job(row, (), ()), total, states[GoalState.MET.value], "0" if total else "")
+        for row in rows
+        for states in [counts[row.id]]
+        for total in [states.total()]
+    ]
 
 
 def _first_position(token: str) -> int:
@@ -225,13 +241,13 @@ def _first_position(token: str) -> int:
     return int(token or 0)
 
 
-def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
+def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> Job:
     return Job(
         id=row.id,
         state=JobState(row.state),
         goals=goals,
         created_unix_ms=row.created_unix_ms,
-        sources=_sources(session, row.id),
+        sources=sources,
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,

@@ -4,6 +4,7 @@ import pytest
 
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_server.jobs.log import UPDATE_SECONDS, JobLog
+from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
@@ -30,15 +31,16 @@ def clock() -> Clock:
 def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
     job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0, seconds=7.0, spent={"training": 5.0})
     store.jobs.create(Submission(job, [plan], "[]", None))
-    return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), clock)
+    return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), StoreWriter(), clock)
 
 
 def progress(stage: str, step: int = 0, accuracy: float | None = None) -> ProgressUpdate:
     return ProgressUpdate(stage=stage, step=step, total_steps=9, accuracy=accuracy)
 
 
-def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:
-    log.progress_of(["a", "b"])(progress("starting"))
+async def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:
+    async with log.progress_of(["a", "b"]) as record:
+        record(progress("starting"))
     assert [goal.state for goal in store.jobs.job("j").goals] == [GoalState.RUNNING] * 2
     assert [(event.goal_id, event.event) for event in store.jobs.events("j", 1, 9)] == [
         ("a", GoalState.RUNNING),
@@ -49,35 +51,35 @@ def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: 
     assert clock.changes == [100.0]
 
 
-def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -> None:
-    record = log.progress_of(["a", "b"])
-    record(progress("starting"))
+async def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -> None:
+    async with log.progress_of(["a", "b"]) as record:
+        record(progress("starting"))
     noted = replace(log.goal("a"), note="written by somebody else")
     store.jobs.record("j", [GoalChanged(noted)], 0.0, {})
-    record(progress("adapting"))
+    async with log.progress_of(["a", "b"]) as record:
+        record(progress("adapting"))
     assert store.jobs.job("j").goals[0] == noted
 
 
-def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:
-    record = log.progress_of(())
-    for step, (stage, accuracy, pause) in enumerate(
-        [
-            ("tuning", None, 0.0),
-            ("tuning", None, 0.1),
-            ("tuning", 0.5, 0.1),
-            ("adapting", None, 0.1),
-            ("adapting", None, UPDATE_SECONDS),
-        ]
-    ):
-        clock.now += pause
-        record(progress(stage, step, accuracy))
+async def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:
+    reports = [
+        ("tuning", None, 0.0),
+        ("tuning", None, 0.1),
+        ("tuning", 0.5, 0.1),
+        ("adapting", None, 0.1),
+        ("adapting", None, UPDATE_SECONDS),
+    ]
+    async with log.progress_of(()) as record:
+        for step, (stage, accuracy, pause) in enumerate(reports):
+            clock.now += pause
+            record(progress(stage, step, accuracy))
     updates = [event.event for event in store.jobs.events("j", 1, 9)]
     assert [update.step for update in updates if isinstance(update, ProgressUpdate)] == [0, 2, 3, 4]
 
 
-def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: Clock) -> None:
     clock.now += 3.0
-    log.record()
+    await log.record()
     assert store.jobs.job("j").seconds == 10.0
 
 
@@ -97,7 +99,7 @@ async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store,
     first, second = package(training=2.5, packaging=0.5), package(packaging=1.0)
     assert await log.account(after(clock, 4.0, first)) is first
     assert await log.account(after(clock, 1.25, second)) is second
-    log.record()
+    await log.record()
     assert store.jobs.job("j").spent == {"training": 7.5, "packaging": 1.5, "waiting": 1.25}
 
 
@@ -107,18 +109,18 @@ async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
     waiting = log.account(after(clock, 2.0, package(packaging=1.5)))
     clock.now += 9.0
     await waiting
-    log.record()
+    await log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.5}
 
 
 async def test_the_time_of_a_failed_task_is_its_own(log: JobLog, store: Store, clock: Clock) -> None:
     failure = TaskFailure(code="INTERNAL", message="why")
     assert await log.account(after(clock, 3.0, failure)) is failure
-    log.record()
+    await log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "failed": 3.0}
 
 
 async def test_a_worker_whose_clock_is_fast_has_not_waited(log: JobLog, store: Store, clock: Clock) -> None:
     await log.account(after(clock, 1.0, package(packaging=1.5)))
-    log.record()
+    await log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.0}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState, ProgressUpdate
 from mistify.v1 import porting_pb2 as pb
 from mistify_server.engines.pooled_engine import PooledEngine
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -32,19 +32,18 @@ def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(SqlJobStore, "record", broken)
 
 
-async def test_a_full_disk_stops_a_job_that_the_next_server_resumes(
-    site: Any, make_config: Config, serving_at: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_goes_on_when_the_store_can_be_written_again(
+    site: Any, make_config: Config, serving_at: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        break_store(patched, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
-        async with serving_at(site.settings()) as caller:
-            job = await caller.submit([make_config("a", FLOP="0.5x")])
-            with pytest.raises(MistifyError, match="the disk is full") as raised:
-                await caller.events(job.id)
-            assert raised.value.code is ErrorCode.UNAVAILABLE
-            assert (await caller.job(job.id)).state is JobState.RUNNING
     async with serving_at(site.settings()) as caller:
-        assert (await caller.finished(job.id)).state is JobState.DONE
+        with monkeypatch.context() as patched:
+            break_store(patched, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+            job = await caller.submit([make_config("a", FLOP="0.5x")])
+            watching = asyncio.create_task(caller.events(job.id))
+            await wait_until(lambda: bool(site.tasks("adapt")))
+            assert (await caller.job(job.id)).state is JobState.RUNNING
+        assert (await watching)[-1].event is JobState.DONE
+        assert len(site.tasks("adapt")) == 1
 
 
 async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
@@ -53,22 +52,42 @@ async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
     (site.control / "fill-adapt").write_text("1")
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.2x")])
-        with pytest.raises(MistifyError, match="No space left") as raised:
-            await caller.events(job.id)
-        assert raised.value.code is ErrorCode.UNAVAILABLE
-        assert (await caller.job(job.id)).state is JobState.RUNNING
-    async with serving_at(site.settings()) as caller:
-        job = await caller.finished(job.id)
+        events = await caller.events(job.id)
+        job = await caller.job(job.id)
+    stages = [event.event.stage for event in events if isinstance(event.event, ProgressUpdate)]
+    assert any("waiting: " in stage and "No space left" in stage for stage in stages)
     assert [goal.state for goal in job.goals] == [GoalState.MET, GoalState.MET]
 
 
-async def test_a_stopped_job_can_still_be_cancelled(
-    site: Any, make_config: Config, serving_at: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_that_waits_for_the_store_is_stopped_with_the_server(
+    site: Any, make_config: Config, serving_at: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        break_store(patched, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+        async with serving_at(site.settings()) as caller:
+            job = await caller.submit([make_config("a", FLOP="0.5x")])
+            await wait_until(lambda: bool(site.tasks("adapt")))
+    async with serving_at(site.settings()) as caller:
+        assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_a_job_that_waits_for_the_store_can_be_cancelled(
+    site: Any, make_config: Config, serving_at: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x")])
-        with pytest.raises(MistifyError):
+        await wait_until(lambda: bool(site.tasks("adapt")))
+        assert (await caller.cancel(job.id)).state is JobState.CANCELLED
+
+
+async def test_a_damaged_store_stops_a_job(
+    site: Any, make_config: Config, serving_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_store(monkeypatch, MistifyError(ErrorCode.STORE_VERSION, "the store is damaged"))
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", FLOP="0.5x")])
+        with pytest.raises(MistifyError, match="the store is damaged"):
             await caller.events(job.id)
         assert (await caller.cancel(job.id)).state is JobState.CANCELLED
 

@@ -9,7 +9,7 @@ from sqlalchemy import event
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate
 from mistify.jobs.part import GoalSelection
-from mistify_server.store.changes import Advanced, GoalChanged, GoalsFailed, Submission
+from mistify_server.store.changes import Advanced, GoalChanged, GoalsFailed, JobChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
 
@@ -140,3 +140,35 @@ def test_jobs_without_goals_fill_no_page(store: Store, plan: BatchPlan) -> None:
         (job_id, 5, ()) for job_id in "cba"
     ]
     assert not more
+
+
+def test_more_jobs_on_a_page_take_no_more_statements(store: Store, plan: BatchPlan) -> None:
+    for number in range(20):
+        create(store, plan, f"j{number}", number % 3)
+    met = replace(store.jobs.job("j19").goals[0], state=GoalState.MET)
+    store.jobs.record("j19", [GoalChanged(met)], 2.0, {})
+
+    def listed(limit: int) -> list[str]:
+        return statements_of(store, lambda: store.jobs.page(limit, 99, selection=GoalSelection()))
+
+    assert len(listed(1)) == len(listed(20))
+    parts, more = store.jobs.page(19, 99, selection=GoalSelection())
+    assert more
+    assert [(part.job.id, part.goal_count) for part in parts] == [
+        (f"j{number}", number % 3) for number in reversed(range(1, 20))
+    ]
+    assert (parts[0].goals_met, parts[0].job.seconds, parts[1].goals_met) == (1, 2.0, 0)
+
+
+def test_files_are_known_though_rows_come_and_change(store: Store, plan: BatchPlan) -> None:
+    for job_id in "ab":
+        create(store, plan, job_id, 1)
+    before = store.jobs.mentioned()
+    kept, removed = "1" * 64, "2" * 64
+    for job_id, digest in (("a", kept), ("b", removed)):
+        (goal,) = store.jobs.job(job_id).goals
+        changed = replace(goal, state=GoalState.MET, files=(PackageFile("m", 1, digest),))
+        store.jobs.record(job_id, [GoalChanged(changed), JobChanged(JobState.DONE)], 1.0, {})
+    assert store.jobs.mentioned() == before | {kept, removed}
+    store.jobs.remove("b")
+    assert store.jobs.mentioned() == before | {kept}

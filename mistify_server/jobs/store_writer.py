@@ -1,0 +1,84 @@
+"""Writing to a store that may be away for a while: locked by another process, or on a disk that is full."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from tenacity.wait import wait_random_exponential
+
+from mistify.errors import ErrorCode, MistifyError
+
+#: The first wait and the longest one, in seconds.
+_FIRST: Final = 0.5
+_LONGEST: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+_Value = TypeVar("_Value")
+
+
+def is_outage(error: BaseException) -> bool:
+    """Check whether an error passes by itself, or as soon as the operator has done what it says."""
+    return isinstance(error, MistifyError) and error.code is ErrorCode.UNAVAILABLE
+
+
+def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetrying:
+    """Return attempts that are repeated for as long as something is unavailable.
+
+    Args:
+        on_outage: called with the error before each wait.
+    """
+
+    def report(state: RetryCallState) -> None:
+        if state.outcome is not None and (error := state.outcome.exception()) is not None:
+            on_outage(error)
+
+    return AsyncRetrying(
+        retry=retry_if_exception(is_outage),
+        wait=wait_random_exponential(multiplier=_FIRST, max=_LONGEST),
+        before_sleep=report,
+        reraise=True,
+    )
+
+
+async def completed(work: Coroutine[Any, Any, _Value]) -> _Value:
+    """Return the result of work that goes on to its end though its caller is cancelled."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+class StoreWriter:
+    """Writes on a thread of its own, one change at a time, again for as long as the store is away."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "store-writer")
+        self._away = False
+
+    async def write(self, work: Callable[[], _Value]) -> _Value:
+        """Return what a function returns; a cancellation ends the wait for the store, and not the writing.
+
+        Raises:
+            MistifyError: the store will not take it at any time.
+        """
+        async for attempt in until_available(self._note_outage):
+            with attempt:
+                value = await completed(self._on_thread(work))
+        if self._away:
+            self._away = False
+            _log.info("the store can be written again")
+        return value
+
+    async def _on_thread(self, work: Callable[[], _Value]) -> _Value:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _note_outage(self, error: BaseException) -> None:
+        if not self._away:
+            self._away = True
+            _log.warning("jobs wait for the store: %s", error)
