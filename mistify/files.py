@@ -33,18 +33,28 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
         OSError: the file cannot be written; the old one stays.
     """
     partial = path.with_name(path.name + PART)
-    if private:
-        partial.unlink(missing_ok=True)
-        file: IO[bytes] = os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-    else:
-        file = partial.open("wb")
-    with file:
+    # Made here and now: a link that somebody has put in its place would lead elsewhere.
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    with os.fdopen(descriptor, "wb") as file:
         yield file
         if durable:
             sync_file(file)
     partial.replace(path)
     if durable:
         sync_path(path.parent)
+
+
+def continued(partial: Path) -> IO[bytes]:
+    """Open a partial file to append to; a new one takes the place of a link, which would lead elsewhere.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if partial.is_symlink() or (partial.exists() and partial.stat().st_nlink > 1):
+        partial.unlink()
+    descriptor = os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    return os.fdopen(descriptor, "ab")
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import re
 import secrets
 import subprocess
 import sys
@@ -9,11 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import write_bytes
 
 START_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
@@ -23,6 +24,9 @@ _POLL_SECONDS = 0.05
 _SHOWN_LINES = 15
 _REQUIRED = ("mistify_server", "tensorflow")
 _LOOKUP = "mistify_server.planning.lookup"
+
+#: The line in which a server says where it can be reached.
+_LISTENING: Final = re.compile(r"^listening on (\S+)$", re.MULTILINE)
 
 
 class LocalServer(NamedTuple):
@@ -49,14 +53,12 @@ def embedded_server(
         MistifyError: the server is not installed, did not start, or ended by itself; with its last output.
     """
     _check_installed()
-    with TemporaryDirectory(prefix="mistify-") as scratch:
-        log, ready, token_file = (Path(scratch) / name for name in ("log", "ready", "token"))
+    # Neither the log nor the token has a name: a command that is killed leaves nothing behind.
+    with TemporaryFile() as log:
         token = secrets.token_hex(32)
-        write_bytes(token_file, token.encode(), private=True)
-        command = _command(store, data_roots, resume=resume, porting=porting)
-        process = _start([*command, "--ready-file", str(ready), "--token-file", str(token_file)], log)
+        process = _start(_command(store, data_roots, resume=resume, porting=porting), token, log)
         try:
-            address = _wait_until_ready(process, ready, log)
+            address = _wait_until_ready(process, log)
             with _exit_reported(process, log):
                 yield LocalServer(address, token)
         finally:
@@ -116,21 +118,31 @@ def _roots(data_roots: Sequence[Path]) -> list[str]:
     return [word for root in data_roots for word in ("--data-root", str(root))]
 
 
-def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], token: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start the child in a session of its own: Ctrl-C reaches only the command, which stops the child.
 
     The child also ends when this process does, in whatever way, because its standard input closes.
     """
-    with log.open("wb") as output:
+    reading, writing = os.pipe()
+    try:
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(token.encode())
         return subprocess.Popen(  # noqa: S603 (our own module)
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            [*command, "--token-file", f"/dev/fd/{reading}"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=[reading],
+            start_new_session=True,
         )
+    finally:
+        os.close(reading)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
-    """Return the address in the ready file, once the health service of the server reports that it serves."""
+def _wait_until_ready(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
+    """Return the address that the server prints, once its health service reports that it serves."""
     deadline = time.monotonic() + START_SECONDS
-    while not (ready.exists() and ready.read_text().strip()):
+    while not (listening := _LISTENING.search(_text(log))):
         if process.poll() is not None:
             raise _ended(process, log)
         if time.monotonic() > deadline:
@@ -142,7 +154,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) 
 
     from mistify_client.rpc.connection import DIRECTLY  # noqa: PLC0415
 
-    address = ready.read_text().strip()
+    address = listening[1]
     with grpc.insecure_channel(address, options=DIRECTLY) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         try:
@@ -157,7 +169,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) 
 
 
 @contextmanager
-def _exit_reported(process: subprocess.Popen[bytes], log: Path) -> Iterator[None]:
+def _exit_reported(process: subprocess.Popen[bytes], log: IO[bytes]) -> Iterator[None]:
     """Report how the server ended, if it cannot be reached because it ended by itself."""
     try:
         yield
@@ -179,12 +191,17 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
 
 
-def _ended(process: subprocess.Popen[bytes], log: Path) -> MistifyError:
+def _ended(process: subprocess.Popen[bytes], log: IO[bytes]) -> MistifyError:
     """Return the error of a server that ended by itself; its exit code identifies the error code."""
     code = next((code for code in ErrorCode if code.exit_code == process.returncode), ErrorCode.INTERNAL)
     return _failed(f"the embedded server ended with exit code {process.returncode}", log, code)
 
 
-def _failed(message: str, log: Path, code: ErrorCode = ErrorCode.INTERNAL) -> MistifyError:
-    lines = log.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+def _failed(message: str, log: IO[bytes], code: ErrorCode = ErrorCode.INTERNAL) -> MistifyError:
+    lines = _text(log).strip().splitlines()[-_SHOWN_LINES:]
     return MistifyError(code, "\n".join([f"{message}; its last output:", *(f"  {line}" for line in lines)]))
+
+
+def _text(log: IO[bytes]) -> str:
+    """Return what the child has written so far; it writes where it last did, wherever this reads."""
+    return os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")

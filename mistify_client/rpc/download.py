@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import PART, locked, sync_file
+from mistify.files import PART, continued, locked, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import FileName, describe_file
@@ -133,7 +133,7 @@ def _partial(file: PackageFile, directory: Path) -> Path:
 
 def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
     """Append the missing bytes to a partial file; stop if the server sends more than it announced."""
-    with partial.open("ab") as stream:
+    with continued(partial) as stream:
         if stream.tell() >= file.size:
             return
         for data in read_from(file.name, stream.tell()):

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from mistify.files import locked, replacing, sync_path, try_lock, write_bytes, write_json, write_text
+from mistify.files import (
+    continued,
+    locked,
+    replacing,
+    sync_path,
+    try_lock,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from tests.disks import files_limited_to
 
 
 @pytest.fixture
@@ -48,8 +58,7 @@ def test_other_files_wait_for_no_disk(tmp_path, synced):
 def test_the_old_content_stays_where_writing_fails(tmp_path):
     path = tmp_path / "a"
     write_bytes(path, b"old")
-    Path(f"{path}.part").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left"):
+    with files_limited_to(1), pytest.raises(OSError, match="File too large"):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
 
@@ -80,3 +89,23 @@ def test_shared_locks_go_together(tmp_path):
 def test_a_directory_is_synced(tmp_path, synced):
     sync_path(tmp_path)
     assert synced == [(tmp_path.stat().st_ino, [])]
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_link_in_place_of_a_partial_file_is_not_followed(tmp_path, private):
+    (tmp_path / "of-somebody").write_bytes(b"precious")
+    (tmp_path / "a.part").symlink_to(tmp_path / "of-somebody")
+    write_bytes(tmp_path / "a", b"new", private=private)
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "a").is_symlink()) == (b"new", False)
+    assert (tmp_path / "of-somebody").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_to_another_file_is_not_continued(tmp_path, link):
+    (tmp_path / "of-somebody").write_bytes(b"precious")
+    link(tmp_path / "a.part", tmp_path / "of-somebody")
+    for part in (b"01", b"23"):
+        with continued(tmp_path / "a.part") as file:
+            file.write(part)
+    assert (tmp_path / "a.part").read_bytes() == b"0123"
+    assert (tmp_path / "of-somebody").read_bytes() == b"precious"

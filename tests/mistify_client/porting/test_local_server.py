@@ -123,8 +123,13 @@ with embedded_server(Path(sys.argv[1]), []):
 
 
 def test_ends_with_a_killed_client(tmp_path):
+    (tmp_path / "scratch").mkdir()
     ended = subprocess.run(
-        [sys.executable, "-c", KILLED, tmp_path / "store"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", KILLED, tmp_path / "store"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path / "scratch")},
     )
     assert ended.returncode == -signal.SIGKILL
     with suppress(ProcessLookupError):
@@ -137,3 +142,4 @@ def test_ends_with_a_killed_client(tmp_path):
             os.close(server)
     with serving(tmp_path / "store"):
         """The store is free again."""
+    assert list((tmp_path / "scratch").iterdir()) == []

@@ -53,6 +53,16 @@ def test_a_partial_file_is_continued(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_link_in_place_of_a_partial_file_is_not_followed(tmp_path):
+    reader = Reader(b"0123456789")
+    (tmp_path / "of-somebody").write_bytes(b"0123")
+    (tmp_path / "a.part").symlink_to(tmp_path / "of-somebody")
+    download_package([described("a", reader.data)], tmp_path, reader)
+    assert (tmp_path / "a").read_bytes() == reader.data
+    assert not (tmp_path / "a").is_symlink()
+    assert (tmp_path / "of-somebody").read_bytes() == b"0123"
+
+
 def test_files_of_another_package_go_once_the_new_one_is_there(tmp_path, package):
     old = Manifest.load(package)
     assert "serve.tflite" in old.files
