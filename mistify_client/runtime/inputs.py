@@ -17,7 +17,11 @@ Given = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 
 
 def bind(
-    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
+    inputs: Sequence[TensorInfo],
+    positional: Sequence[Given],
+    named: Mapping[str, npt.ArrayLike],
+    *,
+    finite: bool = False,
 ) -> dict[str, Array]:
     """Return the array of each input, in the dtype of the network.
 
@@ -28,6 +32,7 @@ def bind(
         inputs: those of the network, in order; -1 in a shape is any size, at least 1.
         positional: the first arrays, in the order of the inputs; or one mapping with all arrays by name.
         named: the other arrays, by name.
+        finite: whether infinity and NaN are refused, for which all values are looked at.
 
     Returns:
         Name -> array of the input's shape and dtype.
@@ -37,10 +42,14 @@ def bind(
     """
     fitting = _fitting(inputs, positional, named)
     if fitting is not None:
+        if finite:
+            _require_finite(fitting)
         return fitting
     if len(positional) == 1 and isinstance(positional[0], Mapping):
-        return bind(inputs, (), _alone(positional[0], named))
+        return bind(inputs, (), _alone(positional[0], named), finite=finite)
     arrays = checked(inputs, positional, named)
+    if finite:
+        _require_finite(arrays)
     return {info.name: _stored(info, arrays[info.name]) for info in inputs}
 
 
@@ -68,6 +77,24 @@ def checked(
     if problems:
         raise _unfit(*problems)
     return arrays
+
+
+def _require_finite(arrays: Mapping[str, Array]) -> None:
+    problems = [problem for name, array in arrays.items() for problem in _not_finite(name, array)]
+    if problems:
+        raise _unfit(*problems)
+
+
+def _not_finite(name: str, array: Array) -> Iterator[Problem]:
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        place = tuple(map(int, wrong[0]))
+        others = (
+            f", one of {len(wrong):,} of {array.size:,} values that are not finite" if len(wrong) > 1 else ""
+        )
+        at = ", ".join(map(str, place))
+        fix = "repair or leave out the example"
+        yield Problem(f"{name}[{at}]", f"{array[place]}{others}", "a finite number", fix)
 
 
 def _unfit(*problems: Problem) -> MistifyError:

@@ -70,7 +70,12 @@ class LoadedPackage:
         self._lock = threading.Lock()
 
     def run(
-        self, arrays: Sequence[Given], named: Mapping[str, npt.ArrayLike], switchboard: Switchboard
+        self,
+        arrays: Sequence[Given],
+        named: Mapping[str, npt.ArrayLike],
+        switchboard: Switchboard,
+        *,
+        finite: bool = False,
     ) -> dict[str, Array]:
         """Run the option that the switchboard names; while that is being loaded, the one before.
 
@@ -78,6 +83,7 @@ class LoadedPackage:
             arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
             named: the other inputs [batch, ...], by name.
             switchboard: of the package.
+            finite: whether inputs that are not finite are refused.
 
         Returns:
             The outputs [batch, ...] by name.
@@ -86,7 +92,7 @@ class LoadedPackage:
             MistifyError: INVALID_DATASET, naming every input that does not fit.
         """
         called = time.monotonic()
-        values = bind(self.manifest.inputs, arrays, named)
+        values = bind(self.manifest.inputs, arrays, named, finite=finite)
         batch = len(next(iter(values.values())))
         with self._lock:
             wanted = self.wanted(switchboard)

@@ -51,6 +51,7 @@ class PortedModel:
         switchboard: of the package.
         loaded: the version that runs at first.
         threads: how many threads LiteRT uses; None for as many as each version was measured with.
+        check: whether inputs with infinity or NaN are refused.
         clock: in seconds.
     """
 
@@ -61,9 +62,11 @@ class PortedModel:
         loaded: LoadedPackage,
         *,
         threads: int | None = None,
+        check: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._package = package
+        self._check = check
         self._threads = threads
         self._switchboard = switchboard
         self._loaded = loaded
@@ -182,7 +185,7 @@ class PortedModel:
         """
         if self._switchboard.generation != self._loaded.generation:
             self._notice()
-        outputs = self._loaded.run(arrays, named, self._switchboard)
+        outputs = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _notice(self) -> None:
@@ -217,7 +220,9 @@ class PortedModel:
 
 
 @overload
-def load(package: str | os.PathLike[str], *, threads: int | None = None) -> PortedModel: ...
+def load(
+    package: str | os.PathLike[str], *, threads: int | None = None, check: bool = False
+) -> PortedModel: ...
 
 
 @overload
@@ -229,6 +234,7 @@ def load(
     token: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     threads: int | None = None,
+    check: bool = False,
 ) -> PortedModel: ...
 
 
@@ -241,6 +247,7 @@ def load(
     token: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     threads: int | None = None,
+    check: bool = False,
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
@@ -256,6 +263,8 @@ def load(
         cache: where downloads are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
         threads: how many threads LiteRT uses; if not given, as many as the package was measured with, which
             its latencies are for.
+        check: whether each call refuses inputs with infinity or NaN, of which LiteRT may make ordinary
+            outputs. It takes a pass over the inputs.
 
     Raises:
         MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
@@ -266,10 +275,10 @@ def load(
         if threads < 1:
             raise ValueError(f"threads is {threads}: give at least 1, or leave it out")
     if package is not None and server is None and job is None and goal is None:
-        return _open(Path(package), threads)
+        return _open(Path(package), threads, check)
     if package is None and server is not None and job is not None and goal is not None:
         directory = Path(cache or cache_directory()) / job / goal
-        return _open(downloaded(directory, server, job, goal, token), threads)
+        return _open(downloaded(directory, server, job, goal, token), threads, check)
     raise TypeError("load() takes either a package's directory or all of server, job and goal")
 
 
@@ -299,7 +308,7 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     return directory
 
 
-def _open(package: Path, threads: int | None) -> PortedModel:
+def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     Manifest.load(package)  # no state directory beside something that is no package
     state = state_directory(package)
@@ -312,7 +321,8 @@ def _open(package: Path, threads: int | None) -> PortedModel:
         logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
         generation = switchboard.generation_before  # so that the current version is tried again
         network, options = _opened(package, state, threads, switchboard.option_in(generation))
-    return PortedModel(package, switchboard, recorded(network, options, state, generation), threads=threads)
+    loaded = recorded(network, options, state, generation)
+    return PortedModel(package, switchboard, loaded, threads=threads, check=check)
 
 
 def _opened_now(

@@ -116,3 +116,35 @@ def test_an_error_names_the_input_what_it_is_and_what_it_should_be() -> None:
         "the network takes 2 (image, count)",
         "count: got shape (2, 1); expected shape (batch); reshape it",
     ]
+
+
+def with_values(*values: float) -> Any:
+    changed = image.copy()
+    changed.ravel()[: len(values)] = values
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (with_values(0, np.nan), "image[0, 0, 1]: got nan; expected"),
+        (
+            with_values(np.inf, 0, -np.inf),
+            "image[0, 0, 0]: got inf, one of 2 of 12 values that are not finite",
+        ),
+        (with_values(np.nan).tolist(), "image[0, 0, 0]: got nan; expected"),
+    ],
+)
+def test_what_is_not_finite_is_refused_where_that_is_asked_for(given: Any, place: str) -> None:
+    assert not np.isfinite(bind(INPUTS, (given, count), {})["image"]).all()
+    for positional in ((given, count), ({"image": given, "count": count},)):
+        with pytest.raises(MistifyError) as caught:
+            bind(INPUTS, positional, {}, finite=True)
+        assert place in str(caught.value)
+    assert bind(INPUTS, (image, count), {}, finite=True)["image"] is image
+
+
+def test_floats_for_integers_are_checked_before_they_are_quantized() -> None:
+    quantized = TensorInfo(name="x", dtype="int8", shape=(-1, 2), scale=0.1, zero_point=0)
+    with pytest.raises(MistifyError, match="nan"):
+        bind((quantized,), (np.array([[np.nan, 1]], np.float32),), {}, finite=True)

@@ -231,6 +231,17 @@ def test_threads_may_be_any_integer(package, expected):
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
 
 
+def test_inputs_that_are_not_finite_are_refused_if_the_model_checks_them(package, expected):
+    image = expected["image"].copy()
+    image[1, 2, 3, 0] = np.nan
+    load(package)(image)
+    checking = load(package, check=True)
+    with pytest.raises(MistifyError, match=r"image\[1, 2, 3, 0\]: got nan") as caught:
+        checking(image)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    np.testing.assert_allclose(checking(expected["image"]), expected["scores"], atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["tiny", "tiny_fixed"])
 def test_a_loaded_package_has_the_graph_in_memory_that_runs(tmp_path, data, expected, monkeypatch, name):
     """LiteRT packs the weights of every graph."""
