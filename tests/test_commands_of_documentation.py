@@ -13,12 +13,14 @@ from typer.main import get_command
 
 from mistify_client.cli.main import app as client
 from mistify_server.cli import app as server
+from tests.paths import REPOSITORY
 from tests.test_documentation import PAGES
 
 COMMANDS = {"mistify": get_command(client), "mistify-server": get_command(server)}
 
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-INLINE = re.compile(r"`((?:mistify|mistify-server) [^`]+)`")
+INLINE = re.compile(r"`((?:mistify|mistify-server) [^`]+)`|<code>((?:mistify|mistify-server) [^<]+)</code>")
+ALL_PAGES = [*PAGES, *(REPOSITORY / "mistify_server" / "web" / "templates").glob("*.html")]
 
 
 def commands_in(page: Path) -> Iterator[str]:
@@ -29,7 +31,7 @@ def commands_in(page: Path) -> Iterator[str]:
             command = line.removeprefix("$ ").partition("  #")[0].rstrip("& ")
             if command.split(" ")[0] in COMMANDS:
                 yield command
-    yield from (" ".join(command.split()) for command in INLINE.findall(re.sub(BLOCK, "", text)))
+    yield from (" ".join("".join(found).split()) for found in INLINE.findall(re.sub(BLOCK, "", text)))
 
 
 def unknown(words: list[str]) -> str:
@@ -47,7 +49,11 @@ def unknown(words: list[str]) -> str:
         option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
     }
     given = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    return next((option for option in given if option not in options), "")
+    wrong = [option for option in given if option not in options]
+    if wrong or any(parameter.param_type_name == "argument" for parameter in command.params):
+        return "".join(wrong[:1])
+    extra = command.make_parser(context).parse_args(list(rest))[1]
+    return "".join(extra[:1])
 
 
 def test_what_is_unknown_is_named() -> None:
@@ -55,9 +61,10 @@ def test_what_is_unknown_is_named() -> None:
     assert unknown(shlex.split("mistify-server models add NAME FILE --store DIR")) == ""
     assert unknown(shlex.split("mistify prot goals.json")) == "prot"
     assert unknown(shlex.split("mistify port goals.json --ot out")) == "--ot"
+    assert unknown(shlex.split("mistify profile-device board --server HOST:PORT")) == "board"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
 def test_every_command_is_known_with_its_options(page: Path) -> None:
     for command in commands_in(page):
         assert unknown(shlex.split(command)) == "", command

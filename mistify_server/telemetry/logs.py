@@ -4,8 +4,11 @@ Modules log by the standard library. What a line is about (`job`, `goal`, `edge`
 work on it begins, by structlog's context variables, or given as `extra`.
 """
 
+import atexit
 import logging
+import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TextIO
@@ -20,6 +23,11 @@ class LogFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
 
+
+_STANDARD_ERROR: Final = 2
+
+#: Seconds until the last lines are given up: a process that goes on may have the pipe as well.
+_END_SECONDS: Final = 1.0
 
 _READING: Final[Sequence[Processor]] = (
     structlog.contextvars.merge_contextvars,
@@ -59,6 +67,36 @@ def log_handler(chosen: LogFormat, stream: TextIO) -> logging.Handler:
 
 
 def set_up_log(chosen: LogFormat) -> None:
-    """Write on standard error what is logged in this process, Python's warnings as well."""
-    logging.basicConfig(level=logging.INFO, handlers=[log_handler(chosen, sys.stderr)])
+    """Write on standard error what is logged in this process, Python's warnings as well.
+
+    As JSON, so are the lines that libraries, such as gRPC, write there by themselves.
+    """
+    stream = sys.stderr if chosen is LogFormat.TEXT else _own_standard_error()
+    logging.basicConfig(level=logging.INFO, handlers=[log_handler(chosen, stream)])
     logging.captureWarnings(True)
+
+
+def _own_standard_error() -> TextIO:
+    """Return standard error for the log alone: whatever else is written there gets into the log."""
+    own = os.fdopen(os.dup(_STANDARD_ERROR), "w", buffering=1)
+    reading, writing = os.pipe()
+    os.dup2(writing, _STANDARD_ERROR)
+    os.close(writing)
+    logger = logging.getLogger("stderr")
+
+    def pass_on() -> None:
+        with os.fdopen(reading, errors="replace") as lines:
+            for line in filter(None, map(str.rstrip, lines)):
+                logger.warning("%s", line)
+
+    thread = threading.Thread(target=pass_on, name="stderr", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        """Pass the last lines on: the pipe ends with its last writer."""
+        sys.stderr.flush()
+        os.dup2(own.fileno(), _STANDARD_ERROR)
+        thread.join(_END_SECONDS)
+
+    atexit.register(end)
+    return own

@@ -63,7 +63,10 @@ class Sessions:
             MistifyError: UNAUTHENTICATED, it is not the token.
         """
         if self._token is not None and not _equal(token, self._token):
-            raise _unknown()
+            raise MistifyError(
+                ErrorCode.UNAUTHENTICATED,
+                "this is not the token of the server; enter the one in the server's --token-file",
+            )
         self._ends = {secret: end for secret, end in self._ends.items() if end > self._now()}
         secret = secrets.token_urlsafe(32)
         self._ends[secret] = self._now() + SESSION_SECONDS

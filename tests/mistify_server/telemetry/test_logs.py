@@ -3,14 +3,17 @@
 import io
 import json
 import logging
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from mistify_server.telemetry.logs import LogFormat, log_handler
-from tests.servers import server
+from tests.servers import SERVE, server
 from tests.tokens import write_token
 
 Config = Callable[..., dict[str, object]]
@@ -106,3 +109,23 @@ def test_a_server_writes_nothing_but_json_where_it_was_told_to(tmp_path: Path) -
     lines = [json.loads(line) for line in text.splitlines()]
     assert {"address": address, "event": "the server is ready", "level": "info"}.items() <= lines[0].items()
     assert TOKEN not in text
+
+
+def test_lines_of_libraries_become_json_as_well(tmp_path: Path) -> None:
+    talkative = {**os.environ, "GRPC_VERBOSITY": "DEBUG", "GRPC_TRACE": "http"}
+    with (
+        (tmp_path / "log").open("w") as log,
+        server(tmp_path / "store", "--log-format", "json", log=log, environment=talkative) as (address, _),
+        grpc.insecure_channel(address) as channel,
+    ):
+        grpc.channel_ready_future(channel).result(60)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert any("chttp2" in line["event"] for line in lines if line["level"] == "warning")
+
+
+def test_the_reason_of_a_failed_start_is_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("no directory")
+    command = [*SERVE, "--store", str(tmp_path / "store"), "--listen", "127.0.0.1:0", "--log-format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"the store {tmp_path / 'store'} cannot be used" in json.loads(done.stderr)["event"]
