@@ -59,6 +59,8 @@ def compressed(
 
 def _prune(network: keras.Model, sparsity: float, setup: TrainingSetup, steps: int, seed: int) -> None:
     """Train a network while the smallest weights of every kernel become zero, ever fewer at a time."""
+    from tensorflow_model_optimization.sparsity.keras import PolynomialDecay  # noqa: PLC0415 (takes seconds)
+
     chosen = _compressible(network)
     masks = [tf.Variable(tf.ones(kernel.variable.shape)) for kernel in chosen]
 
@@ -72,10 +74,12 @@ def _prune(network: keras.Model, sparsity: float, setup: TrainingSetup, steps: i
             kernel.variable.assign(kernel.variable * mask)
 
     trainer = compressing_trainer(network, setup, seed, _PRUNING_RATE, after_step=apply)
+    schedule = PolynomialDecay(0.0, sparsity, begin_step=0, end_step=_CUTS, frequency=1)
     rates = cosine(steps)
     ramp, rest = np.split(rates, [steps // 2])
     for at, part in enumerate(np.array_split(ramp, _CUTS), start=1):
-        cut(sparsity * (1 - (1 - at / _CUTS) ** 3))
+        _, share = schedule(at)
+        cut(float(share))
         trainer.train(part)
     trainer.start_average()
     trainer.train(rest)

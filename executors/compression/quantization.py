@@ -1,9 +1,15 @@
-"""Quantization-aware training: a network is trained with the roundings of int8."""
+"""Quantization-aware training: a network is trained with the roundings of int8.
+
+The roundings are those of TensorFlow Model Optimization. Its wrappers are not used: they are for Keras 2, and
+know neither all layers nor all kernels.
+"""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 import keras
+import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
@@ -23,9 +29,7 @@ layers = keras.layers
 #: Adam's highest rate: a folded network of unscaled inputs has weights of very different sizes.
 _LEARNING_RATE: Final = 3e-5
 
-#: The largest integer of a kernel, whose scale is symmetric, and the steps of an activation's range.
-_LARGEST: Final = 127
-_STEPS: Final = 255
+_BITS: Final = 8
 
 #: Layers that read whole numbers, which have no scale.
 _OF_WHOLE_NUMBERS: Final = (layers.Embedding, layers.ReversibleEmbedding, core.Cast)
@@ -113,32 +117,53 @@ def _is_fused(layer: Any) -> bool:
 class Rounding(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
     """Rounds a tensor to 256 steps between its smallest and its largest value, zero among them.
 
-    Gradients pass as if it did nothing.
+    Gradients pass within the steps.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.supports_masking = True
+        self._range = _range(())
 
     @override
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        lowest = tf.minimum(tf.reduce_min(inputs), 0.0)
-        scale = (tf.maximum(tf.reduce_max(inputs), 0.0) - lowest) / _STEPS
-        first = tf.round(tf.math.divide_no_nan(lowest, scale))
-        return _stepped(inputs, scale, first, first + _STEPS)
+        return _quantizer(of_kernels=False)(inputs, True, self._range)
 
 
-def rounded_kernel(kernel: Kernel) -> tf.Tensor:
-    """Return the values of a kernel as integers hold them, each channel with a scale of its own."""
-    values = tf.convert_to_tensor(kernel.variable)
-    scale = tf.reduce_max(tf.abs(values), kernel.shared_axes, keepdims=True) / _LARGEST
-    return _stepped(values, scale, -_LARGEST, _LARGEST)
+class RoundedKernel:
+    """The values of a kernel as integers hold them, each channel with a scale of its own.
+
+    Args:
+        kernel: The kernel, which is not changed.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.variable = kernel.variable
+        self._order = [*kernel.shared_axes, *kernel.channel_axes]
+        self._channels = int(np.prod([kernel.variable.shape[axis] for axis in kernel.channel_axes]))
+        self._range = _range((self._channels,))
+
+    def values(self) -> tf.Tensor:
+        """Return the values now, of the kernel's shape."""
+        ordered = tf.transpose(tf.convert_to_tensor(self.variable), self._order)
+        by_channel = tf.reshape(ordered, [-1, self._channels])
+        rounded = _quantizer(of_kernels=True)(by_channel, True, self._range)
+        return tf.transpose(tf.reshape(rounded, ordered.shape), np.argsort(self._order))
 
 
-def _stepped(values: tf.Tensor, scale: tf.Tensor, first: Any, last: Any) -> tf.Tensor:
-    """Return values at the nearest step between two; gradients pass as if they were not rounded."""
-    steps = tf.clip_by_value(tf.round(tf.math.divide_no_nan(values, scale)), first, last)
-    return values + tf.stop_gradient(steps * scale - values)
+@cache
+def _quantizer(*, of_kernels: bool) -> Any:
+    """Return what rounds by the range that values have: of each channel of a kernel, or of a tensor."""
+    from tensorflow_model_optimization.quantization.keras import quantizers  # noqa: PLC0415 (takes seconds)
+
+    return quantizers.LastValueQuantizer(
+        _BITS, per_axis=of_kernels, symmetric=of_kernels, narrow_range=of_kernels
+    )
+
+
+def _range(shape: tuple[int, ...]) -> dict[str, tf.Variable]:
+    """Return the variables in which a quantizer keeps the ends of the last range."""
+    return {name: tf.Variable(tf.zeros(shape), trainable=False) for name in ("min_var", "max_var")}
 
 
 class _RoundedLesson(OutputLesson):
@@ -146,12 +171,12 @@ class _RoundedLesson(OutputLesson):
 
     def __init__(self, model: keras.Model, setup: TrainingSetup, seed: int) -> None:
         super().__init__(model, setup, seed)
-        self._kernels = list(kernels(model))
+        self._kernels = [RoundedKernel(kernel) for kernel in kernels(model)]
         self._states = model.non_trainable_variables
 
     @override
     def _outputs(self, inputs: Tensors, drawn: Tensors) -> Tensors:
-        mapping = [(kernel.variable, rounded_kernel(kernel)) for kernel in self._kernels]
+        mapping = [(kernel.variable, kernel.values()) for kernel in self._kernels]
         with keras.StatelessScope(state_mapping=mapping) as scope:
             outputs = super()._outputs(inputs, drawn)
         for state in self._states:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from executors.compression import quantization_aware
 from executors.compression.kernels import kernels
-from executors.compression.quantization import Rounding, rounded_kernel, rounding
+from executors.compression.quantization import RoundedKernel, Rounding, rounding
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
@@ -32,7 +32,7 @@ def network() -> keras.Model:
 
 def training_setup(model: keras.Model, teacher: bool = False) -> TrainingSetup:
     (train, outputs), (test, _) = (labelled(model, seed) for seed in (0, 1))
-    params = TrainingParams(batch_size=16, temperature=1.0)
+    params = TrainingParams(batch_size=16, temperature=1.0, distillation=1.0)
     return TrainingSetup(train, test, {"scores": outputs} if teacher else None, params)
 
 
@@ -72,11 +72,11 @@ def test_a_tensor_is_rounded_to_256_steps_of_its_range_with_zero(values: list[fl
     assert len(np.unique(Rounding()(np.linspace(-1, 3, 10_000, dtype=np.float32)))) <= 256
 
 
-def test_gradients_pass_a_rounding_unchanged() -> None:
-    x = tf.Variable([-1.0, 0.26, 3.0])
+def test_gradients_pass_within_the_steps_of_a_rounding() -> None:
+    x = tf.Variable([-1.0, 0.26, 1.5, 3.0])
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(Rounding()(x) * [1.0, 2.0, 3.0])
-    assert tape.gradient(loss, x).numpy().tolist() == [1.0, 2.0, 3.0]
+        loss = tf.reduce_sum(Rounding()(x) * [1.0, 2.0, 3.0, 4.0])
+    assert tape.gradient(loss, x).numpy()[1:3].tolist() == [2.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_each_channel_of_a_kernel_has_127_steps_to_either_side(
     (kernel,) = kernels(randomised(keras.Model(inputs, layer(inputs))))
     values = kernel.variable.numpy()
     scale = np.abs(values).max(axis=shared, keepdims=True) / 127
-    np.testing.assert_allclose(rounded_kernel(kernel), np.round(values / scale) * scale, atol=1e-6)
+    np.testing.assert_allclose(RoundedKernel(kernel).values(), np.round(values / scale) * scale, atol=1e-6)
 
 
 def test_the_kernels_inside_of_layers_are_rounded_too() -> None:
@@ -133,11 +133,14 @@ def test_tokens_and_outputs_are_not_rounded() -> None:
 def test_a_network_learns_with_the_roundings(teacher: bool) -> None:
     model = network()
     setup = training_setup(model, teacher)
-    before, after = (rounding(quantization_aware(model, setup, steps, 0)) for steps in (0, 30))
     x, y = setup.train.inputs["image"], setup.train.targets["scores"]
+    taught = model.predict(x, verbose=0)
+    rng = np.random.default_rng(0)
+    model.set_weights([weight + 0.05 * rng.normal(size=weight.shape) for weight in model.get_weights()])
+    before, after = (rounding(quantization_aware(model, setup, steps, 0)) for steps in (0, 30))
     expected = model.predict(x, verbose=0)
     np.testing.assert_allclose(before.predict(x, verbose=0, batch_size=120), expected, atol=0.05)
-    target = expected if teacher else np.eye(3)[y]
+    target = taught if teacher else np.eye(3)[y]
     losses = [-(target * np.log(each.predict(x, verbose=0))).sum(axis=1).mean() for each in (before, after)]
     assert losses[1] < losses[0]
 
