@@ -94,9 +94,9 @@ def read_weights(path: Path, tunable: Tunable) -> dict[str, NDArray[np.float32]]
 
 
 def _narrowed(values: NDArray[Any]) -> NDArray[Any]:
-    if values.dtype == np.float32 and bool((np.abs(values) <= _LARGEST_HALF).all()):
-        return values.astype(np.float16)
-    return np.ascontiguousarray(values)
+    """Return values in the smallest type that holds them, by rows: safetensors writes them as they lie."""
+    fits = bool((np.abs(values) <= _LARGEST_HALF).all())
+    return values.astype(_DTYPES["F16" if fits else "F32"], order="C")
 
 
 def _widened(tensor: _Tensor) -> NDArray[np.float32]:

@@ -127,7 +127,7 @@ class ProgressFile:
         """
         states = {"own": progress.state, **({"noisy": progress.noisy} if progress.noisy else {})}
         tensors = {
-            f"{key}/{which}/{name}": np.ascontiguousarray(values)
+            f"{key}/{which}/{name}": np.asarray(values, order="C")
             for key, state in states.items()
             for which, weights in (("best", state.best_weights), ("last", state.weights))
             for name, values in weights.items()

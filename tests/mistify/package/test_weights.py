@@ -38,6 +38,41 @@ def test_weights_arrive_as_float16(tmp_path_factory, kernel, bias):
         np.testing.assert_array_equal(actual[name], values.astype(np.float16))
 
 
+def transposed(values):
+    return np.array(values.T, order="C").T
+
+
+LAYOUTS = {
+    "by rows": lambda values: np.array(values, order="C"),
+    "by columns": lambda values: np.array(values, order="F"),
+    "transposed": transposed,
+    "backwards": lambda values: values[tuple(slice(None, None, -1) for _ in values.shape)],
+    "every other": lambda values: np.repeat(values, 2, -1)[..., ::2] if values.ndim else values,
+    "broadcast": lambda values: np.broadcast_to(values[:1] if values.ndim else values, values.shape),
+    "big-endian": lambda values: values.astype(">f4"),
+    "double": lambda values: values.astype(np.float64),
+    "half": lambda values: np.array(values, np.float16, order="F"),
+}
+
+
+@given(
+    arrays.arrays(
+        np.float32, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4), elements=finite
+    ),
+    st.sampled_from(sorted(LAYOUTS)),
+    st.booleans(),
+)
+def test_weights_arrive_however_they_lie_in_memory(tmp_path_factory, values, layout, large):
+    """Safetensors writes an array's memory from its first number on, whatever its order and strides."""
+    laid_out = np.asanyarray(LAYOUTS[layout](values * np.float32(1e6 if large and layout != "half" else 1)))
+    expected = np.array([*laid_out.flat], np.float32).reshape(values.shape)
+    path = tmp_path_factory.mktemp("weights") / "file"
+    path.write_bytes(write_weights({"a": laid_out}))
+    (actual,) = read_weights(path, tunable_of({"a": expected})).values()
+    assert actual.shape == values.shape
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
+
+
 def test_what_float16_cannot_hold_stays_as_it_is(tmp_path):
     weights = {"a": np.float32([1e6, -1.0 / 3]), "b": np.float32([1.0, 2.0])}
     path = tmp_path / "file"
