@@ -232,7 +232,7 @@ def parse_params(
     try:
         return params_class.model_validate(config)
     except ValidationError as error:
-        problems = problems_of(error, params_class, _PLACE)
+        problems = problems_of(error, params_class, _PLACE, config)
         if params_class is Params:
             problems = [_with_owner(problem, classes()) for problem in problems]
         raise MistifyError(

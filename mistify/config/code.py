@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, StringConstraints
 
 from mistify.config.metric import Metric
-from mistify.parsing.validation import InvalidValue, Settings
+from mistify.parsing.validation import InvalidValue, Keys, Settings, together
 
 #: The name is that of the metric or the loss from there on.
 _FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
@@ -37,20 +37,26 @@ def with_code_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name in `code`.
 
     Raises:
-        InvalidValue: Two files have the same name, or one has the name of a metric of Mistify's own.
+        ValidationError: Two files have the same name, or one has the name of a metric of Mistify's own.
     """
     apart, code = dict(settings), dict(settings.get("code") or {})
+    mistakes: list[tuple[Keys, InvalidValue]] = []
     for place, value in _named(settings):
         file_and_name = named_in_file(value)
         if file_and_name is None:
             continue
         path, name = file_and_name
         if name in Metric.__members__.values():
-            raise InvalidValue(value, f"another name than {name}, a metric of Mistify's own", "rename it")
-        if code.setdefault(name, {"path": path}) != {"path": path}:
-            raise InvalidValue(value, f"one file that has {name}", "rename one of the two")
+            expected = f"another name than {name}, a metric of Mistify's own"
+            mistakes.append((place, InvalidValue(value, expected, "rename it")))
+        elif code.setdefault(name, {"path": path}) != {"path": path}:
+            mistakes.append(
+                (place, InvalidValue(value, f"one file that has {name}", "rename one of the two"))
+            )
         key, *output = place
         apart[key] = {**apart[key], output[0]: name} if output else name
+    if mistakes:
+        raise together("DataSettings", mistakes)
     return {**apart, "code": code} if code else apart
 
 

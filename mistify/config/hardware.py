@@ -61,10 +61,7 @@ class HardwareConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        _normalise_name(value)
-        return {"name": value}
+        return {"name": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _complete(self) -> "HardwareConfig":

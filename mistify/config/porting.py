@@ -33,7 +33,8 @@ from mistify.costs.devices import MOST_THREADS
 from mistify.costs.profiles import NominalProfile, device_profile_name
 from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.parsing.quantities import Quantity, format_share, parse_figure
-from mistify.parsing.validation import InvalidValue, Settings, shown
+from mistify.parsing.rechecking import FIELDS_ALONE
+from mistify.parsing.validation import InvalidValue, Settings, mistake_of, shown, together
 
 #: The algorithm that stands for the one that suits each edge.
 AUTO = "auto"
@@ -224,7 +225,10 @@ else:
         "AdaptationGoal",
         __base__=AdaptationGoal,
         **{name: (_limit_on_broken(name, why), None) for name, why in registry().broken.items()},
-        **{key: (_limit_on(axis), None) for key, axis in registry().axes.items()},
+        **{
+            key: (_limit_on(axis), Field(default=None, examples=["0.5x"]))
+            for key, axis in registry().axes.items()
+        },
     )
 
 
@@ -279,7 +283,20 @@ class PortingConfig(Settings):
     tuning: TuningConfig = Field(default_factory=TuningConfig)
 
     @model_validator(mode="after")
-    def _branches_have_a_precision(self) -> "PortingConfig":
+    def _fits_together(self, info: ValidationInfo) -> "PortingConfig":
+        if info.context == FIELDS_ALONE:
+            return self
+        checks = (
+            self._branches_have_a_precision,
+            self._accuracy_is_measurable,
+            self._compressed_to_the_end,
+            self._trained_as_it_is_served,
+        )
+        if mistakes := list(filter(None, map(mistake_of, checks))):
+            raise together(type(self).__name__, (((), mistake) for mistake in mistakes))
+        return self
+
+    def _branches_have_a_precision(self) -> None:
         if self.branches and self.quantization.precision is Quantization.INT8_QAT:
             raise InvalidValue(
                 self.quantization.precision.value,
@@ -290,10 +307,8 @@ class PortingConfig(Settings):
             raise InvalidValue(
                 "int8 inputs", "float32 inputs: between choices all is float32", 'leave "inputs" out'
             )
-        return self
 
-    @model_validator(mode="after")
-    def _accuracy_is_measurable(self) -> "PortingConfig":
+    def _accuracy_is_measurable(self) -> None:
         test, accuracy = self.dataset.test, self.adaptation_goal.accuracy
         labelled = test is not None and not generated_count(test)
         if accuracy is not None and labelled and not self.dataset.has_validation_labels:
@@ -302,10 +317,8 @@ class PortingConfig(Settings):
                 "no accuracy to reach where only the test data have labels, as they take part in no choice",
                 'name a file with labels as "validation", or leave "accuracy" out',
             )
-        return self
 
-    @model_validator(mode="after")
-    def _compressed_to_the_end(self) -> "PortingConfig":
+    def _compressed_to_the_end(self) -> None:
         if self.compression and self.branches:
             raise InvalidValue(
                 str(self.compression), "no compression of branches", "leave one of the two out"
@@ -317,10 +330,8 @@ class PortingConfig(Settings):
                 "a precision without training, which would undo the compression",
                 'ask for the precision "int8", or leave "compression" out',
             )
-        return self
 
-    @model_validator(mode="after")
-    def _trained_as_it_is_served(self) -> "PortingConfig":
+    def _trained_as_it_is_served(self) -> None:
         precision = self.quantization.precision
         beside = {
             "quantization": None if precision in (Quantization.NONE, Quantization.AUTO) else precision.value,
@@ -334,7 +345,6 @@ class PortingConfig(Settings):
                 "float32 without branches or compression where a package is to be trained on the device",
                 f'leave out "tuning", or {" and ".join(map(shown, others))}',
             )
-        return self
 
     @model_validator(mode="after")
     def _runs_on_its_hardware(self) -> "PortingConfig":

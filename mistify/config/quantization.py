@@ -1,11 +1,17 @@
 """The `quantization` of a config: the precision of a package."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from mistify.costs.quantization import Quantization
 from mistify.parsing.validation import InvalidValue, Settings, unknown_name
+
+
+def _known(name: object) -> object:
+    if isinstance(name, str) and name not in set(Quantization):
+        raise InvalidValue(name, *unknown_name(name, Quantization))
+    return name
 
 
 class QuantizationConfig(Settings):
@@ -16,7 +22,7 @@ class QuantizationConfig(Settings):
         inputs: The type of an integer package's inputs and outputs: floats, which it converts, or int8.
     """
 
-    precision: Quantization = Field(
+    precision: Annotated[Quantization, BeforeValidator(_known)] = Field(
         default=Quantization.NONE, description="a precision", examples=[Quantization.INT8]
     )
     inputs: Literal["float32", "int8"] = Field(
@@ -26,11 +32,7 @@ class QuantizationConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, raw: Any) -> Any:
-        raw = {"precision": raw} if isinstance(raw, str) else raw
-        name = raw.get("precision") if isinstance(raw, dict) else None
-        if isinstance(name, str) and name not in set(Quantization):
-            raise InvalidValue(name, *unknown_name(name, Quantization))
-        return raw
+        return {"precision": raw} if isinstance(raw, str) else raw
 
     @model_validator(mode="after")
     def _integers_throughout(self) -> "QuantizationConfig":

@@ -20,7 +20,8 @@ from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile
 from mistify.errors import THE_CONFIG, MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
-from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
+from mistify.parsing.rechecking import Rechecked, rechecked
+from mistify.parsing.validation import InvalidValue, Keys, json_path, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
 
 _OF_THE_JOB: Final = "of the job"
@@ -138,10 +139,16 @@ def read_batch(
     if not entries and not problems:
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
     configs, mistaken = _validated([entry.value for entry in entries], common or {})
-    wrong = (problems_of(error, PortingConfig, f"[{index}]") for index, (_, error) in mistaken.items())
+    repaired = {
+        index: rechecked(
+            PortingConfig, {**(common or {}), **value} if isinstance(value, dict) else value, f"[{index}]"
+        )
+        for index, (value, _) in mistaken.items()
+    }
+    wrong = (each.problems for each in repaired.values())
     found = in_the_file(chain.from_iterable(wrong), entries)
     problems += [problem for problem in found if problem.place not in known]
-    problems += in_the_file(_problems_together(entries, configs, server_knows_more), entries)
+    problems += in_the_file(_problems_together(entries, configs, repaired, server_knows_more), entries)
     return BatchReading(source, configs, mistaken, tuple(dict.fromkeys(problems)), entries)
 
 
@@ -163,16 +170,30 @@ def _validated(
 
 
 def _problems_together(
-    entries: Sequence[Entry], configs: Mapping[int, PortingConfig], server_knows_more: bool
+    entries: Sequence[Entry],
+    configs: Mapping[int, PortingConfig],
+    repaired: Mapping[int, Rechecked[PortingConfig]],
+    server_knows_more: bool,
 ) -> Iterator[Problem]:
-    """Yield the problems that no config has by itself alone."""
+    """Yield the problems that no config has by itself alone, also of configs as far as they are right."""
+
+    def written(*parts: Keys) -> dict[int, PortingConfig]:
+        """Return the configs in which these parts are as they were written."""
+        usable = {
+            index: each.model
+            for index, each in repaired.items()
+            if each.model is not None and all(each.as_written(*part) for part in parts)
+        }
+        return dict(sorted({**configs, **usable}.items()))
+
     values, places = [entry.value for entry in entries], [entry.place for entry in entries]
     if not server_knows_more:
         yield from _unknown_limits(values)
-        yield from _unusable_names(configs)
-    yield from _figures_above_shares(configs)
+        yield from _unusable_names(written())
+    accuracy, metrics = ("adaptation_goal", "accuracy"), (("dataset", "metric"), ("dataset", "metrics"))
+    yield from _figures_above_shares(written(accuracy, *metrics))
     yield from _repeated_ids(values, places)
-    yield from _unequal_hardware(configs, places)
+    yield from _unequal_hardware(written(("hardware",)), places)
 
 
 def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:

@@ -65,7 +65,7 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
     try:
         return kind.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        raise corrupt_package(directory, problems_of(error, kind)) from error
+        raise corrupt_package(directory, problems_of(error, kind, value=content)) from error
 
 
 def describe_file(path: Path) -> PackagedFile:

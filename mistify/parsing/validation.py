@@ -2,15 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args, get_origin
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails
 
 from mistify.errors import Problem
+
+#: The keys and indices that lead to a value.
+Keys: TypeAlias = tuple[str | int, ...]
+
+#: Stands for a value that is not at hand.
+_UNKNOWN: Final = object()
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 80
@@ -63,37 +69,87 @@ def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
     return f"one of {', '.join(known)}", fix
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], place: str = "") -> list[Problem]:
-    """Return every error of a validation as a problem.
+def mistake_of(check: Callable[[], object]) -> InvalidValue | None:
+    """Return the mistake that a check finds, if it does."""
+    try:
+        check()
+    except InvalidValue as error:
+        return error
+    return None
+
+
+def together(title: str, mistakes: Iterable[tuple[Keys, InvalidValue]]) -> ValidationError:
+    """Return the error of a validator that has found several mistakes.
 
     Args:
-        error: what `model.model_validate` raised.
+        title: The name of the model.
+        mistakes: Each with its place below what is validated.
+    """
+    details = [
+        InitErrorDetails(type="value_error", loc=place, input=mistake.value, ctx={"error": mistake})
+        for place, mistake in mistakes
+    ]
+    return ValidationError.from_exception_data(title, details)
+
+
+def problems_of(
+    error: ValidationError | Iterable[ErrorDetails],
+    model: type[BaseModel],
+    place: str = "",
+    value: Any = _UNKNOWN,
+) -> list[Problem]:
+    """Return every error of a validation as a problem; what is wrong at one place is one problem.
+
+    Args:
+        error: what `model.model_validate` raised, or some of its details.
         model: its class. The `description` and the first of the `examples` of a field say in the
             problem what was expected and how to fix it.
         place: the JSON path of the validated value.
+        value: the validated value, which tells places in it from names that pydantic adds.
     """
-    return [_problem(details, model, place) for details in error.errors()]
+    innermost: dict[tuple[Keys, int], ErrorDetails] = {}
+    for number, details in enumerate(error.errors() if isinstance(error, ValidationError) else error):
+        keys = existing(details, value)
+        same = keys, -1 if keys != details["loc"] else number  # a type of several is one of many complaints
+        if same not in innermost or len(innermost[same]["loc"]) < len(details["loc"]):
+            innermost[same] = details
+    return [_problem(details, model, keys, place) for (keys, _), details in innermost.items()]
 
 
-def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Problem:
+def existing(details: ErrorDetails, value: Any) -> Keys:
+    """Return the place of an error as far as it is in the validated value, or missing there.
+
+    Pydantic adds names: those of a union's types, "[key]", and fields of what is written as a name alone.
+    """
     keys = details["loc"]
-    path = json_path(keys, place)
+    if value is _UNKNOWN:
+        return keys
+    for number, key in enumerate(keys):
+        inner = range(len(value)) if isinstance(value, list | tuple) else value
+        if not (isinstance(inner, Mapping | range) and key in inner):
+            missing = isinstance(value, Mapping) and details["type"] == "missing"
+            return keys[: number + missing]
+        value = value[key]
+    return keys
+
+
+def _problem(details: ErrorDetails, model: type[BaseModel], place: Keys, start: str) -> Problem:
+    keys, path = details["loc"], json_path(place, start)
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, InvalidValue):
         return cause.problem(path)
     if details["type"] == "extra_forbidden":
         key = str(keys[-1])
-        return Problem(path, f"the key {shown(key)}", *unknown_name(key, _keys(_model_at(model, keys[:-1]))))
+        return Problem(path, f"the key {shown(key)}", *unknown_name(key, _keys(model_at(model, keys[:-1]))))
     if details["type"] in ("model_type", "model_attributes_type"):
-        fields = ", ".join(_keys(_model_at(model, keys)))
+        fields = ", ".join(_keys(model_at(model, keys)))
         return Problem(path, shown(details["input"]), "an object", f"its keys can be {fields}")
     value = "nothing" if details["type"] == "missing" else shown(details["input"])
-    return Problem(path, value, *_advice(model, keys, details["msg"]))
+    return Problem(path, value, *_advice(field_at(model, keys) or field_at(model, place), details["msg"]))
 
 
-def _advice(model: type[BaseModel], keys: Sequence[str | int], message: str) -> tuple[str, str]:
+def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
     """Return what a field expects, and an example of it."""
-    field = _keys(_model_at(model, keys[:-1])).get(str(keys[-1])) if keys else None
     expected, fix = _without_examples(message)
     if field is None:
         return expected, fix
@@ -115,7 +171,12 @@ def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
+def field_at(model: type[BaseModel], keys: Sequence[str | int]) -> FieldInfo | None:
+    """Return the field below these keys; None where there is none."""
+    return _keys(model_at(model, keys[:-1])).get(str(keys[-1])) if keys else None
+
+
+def model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
     """Return the model that validates the value below these keys."""
     annotation: Any = model
     for key in keys:

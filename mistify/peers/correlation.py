@@ -64,7 +64,7 @@ def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
     try:
         return measure.of(measure.settings_class.model_validate(settings))
     except ValidationError as error:
-        problems = problems_of(error, measure.settings_class, name)
+        problems = problems_of(error, measure.settings_class, name, settings)
         raise invalid_config(problems, "the correlation measure") from error
 
 

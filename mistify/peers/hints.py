@@ -74,7 +74,7 @@ class Hints(Settings):
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
-            raise invalid_hints(problems_of(error, cls, "hints")) from error
+            raise invalid_hints(problems_of(error, cls, "hints", raw)) from error
 
 
 def invalid_hints(problems: list[Problem]) -> MistifyError:

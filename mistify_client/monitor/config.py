@@ -169,9 +169,10 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
         problem = Problem(str(path), "no TOML", "a monitor.toml", f"mend it: {error}")
         raise invalid_config([problem], str(path)) from error
     try:
-        config = MonitorConfig.model_validate(_with_server(content, server, str(path)))
+        whole = _with_server(content, server, str(path))
+        config = MonitorConfig.model_validate(whole)
     except ValidationError as error:
-        raise invalid_config(problems_of(error, MonitorConfig), str(path)) from error
+        raise invalid_config(problems_of(error, MonitorConfig, value=whole), str(path)) from error
     config.make_policy()
     tables = {name: getattr(config, name) for name in _SERVER_TABLES}
     resolved = {

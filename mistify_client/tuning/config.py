@@ -64,12 +64,13 @@ def read_tuning_file(path: Path) -> TuningFile:
         MistifyError: INVALID_CONFIG, with every problem.
     """
     try:
-        settings = TuningFile.model_validate(tomllib.loads(read_text(path)))
+        content = tomllib.loads(read_text(path))
+        settings = TuningFile.model_validate(content)
     except tomllib.TOMLDecodeError as error:
         problem = Problem(str(path), "no TOML", "a tuning.toml", f"mend it: {error}")
         raise invalid_config([problem], str(path)) from error
     except ValidationError as error:
-        raise invalid_config(problems_of(error, TuningFile), str(path)) from error
+        raise invalid_config(problems_of(error, TuningFile, value=content), str(path)) from error
     if settings.privacy is not None and settings.privacy.ledger is not None:
         ledger = path.parent.resolve() / settings.privacy.ledger
         privacy = settings.privacy.model_copy(update={"ledger": ledger})

@@ -107,7 +107,8 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
         own = {key: value for key, value in settings.items() if key != "name"}
         params = policy_class.params_class.model_validate(own)
     except ValidationError as error:
-        raise invalid_config(problems_of(error, policy_class.params_class, "policy"), "the policy") from error
+        problems = problems_of(error, policy_class.params_class, "policy", own)
+        raise invalid_config(problems, "the policy") from error
     _try(policy_class(params), registered[str(name)])
     return policy_class(params)
 

@@ -161,4 +161,4 @@ def _check(changes: Mapping[str, object], source: str) -> None:
     try:
         Targets.model_validate(changes)
     except ValidationError as error:
-        raise invalid_config(problems_of(error, Targets), source) from error
+        raise invalid_config(problems_of(error, Targets, value=changes), source) from error

@@ -1,0 +1,151 @@
+"""Every mistake in a value: what is wrong is replaced, so that what depends on it is checked as well.
+
+Pydantic checks the fields of a model together only where each of them is right by itself, and what comes
+after the model not at all: one mistake hides others.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from mistify.errors import Problem
+from mistify.parsing.validation import Keys, existing, field_at, json_path, problems_of, shown
+
+#: The context of a validation in which the fields of the outermost model are not checked together.
+FIELDS_ALONE: Final = "fields alone"
+
+#: Replacements of one value, one after the other: a mistake comes to light when the one before is replaced.
+_MOST_ROUNDS: Final = 20
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Rechecked(Generic[M]):
+    """A value in its model, as far as that is possible, and every mistake in it.
+
+    Attributes:
+        model: The value, with something else in place of what is wrong; None if nothing else would do.
+        problems: All mistakes.
+        replaced: The places of what is wrong, as keys and indices.
+    """
+
+    model: M | None
+    problems: tuple[Problem, ...]
+    replaced: frozenset[Keys]
+
+    def as_written(self, *keys: str | int) -> bool:
+        """Check whether nothing was replaced at a place, below it, or around it."""
+        return not any(place[: len(keys)] == keys[: len(place)] for place in self.replaced)
+
+
+def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
+    """Return a value in a model, and every mistake in it.
+
+    Args:
+        model: Its validators raise `InvalidValue`. Where the outermost one checks fields together, it leaves
+            that out in the context `FIELDS_ALONE`.
+        value: As parsed from JSON.
+        place: The JSON path of the value.
+    """
+    checking = _Rechecking(model, value)
+    problems: list[Problem] = []
+    context: str | None = None
+    for _ in range(_MOST_ROUNDS):
+        try:
+            valid = model.model_validate(checking.value, context=context)
+        except ValidationError as error:
+            errors = error.errors()
+            if checking.fill(errors):
+                continue
+            found = problems_of(filter(checking.is_mistake, errors), model, place, value)
+            problems += (checking.as_written(problem, place) for problem in found)
+            if any(not details["loc"] for details in errors):  # its fields are right, each by itself
+                context = FIELDS_ALONE
+            checking.leave_out(errors)
+        else:
+            return Rechecked(valid, tuple(dict.fromkeys(problems)), frozenset(checking.replaced))
+    return Rechecked(None, tuple(dict.fromkeys(problems)), frozenset(checking.replaced))
+
+
+class _Rechecking:
+    """A value whose mistakes are left out, or replaced by examples where that makes something else wrong.
+
+    Attributes:
+        value: The value as it is now.
+        replaced: The places of mistakes, each with the example that can take its place, if there is one.
+    """
+
+    def __init__(self, model: type[BaseModel], value: Any) -> None:
+        self._model = model
+        self._original = value
+        self.value = deepcopy(value)
+        self.replaced: dict[Keys, list[Any]] = {}
+
+    def fill(self, errors: list[ErrorDetails]) -> bool:
+        """Put examples where something is missed that was left out; return whether there was any."""
+        places = [existing(details, self.value) for details in errors]
+        missed = {place for place in self.replaced if any(_depends(other, place) for other in places)}
+        filled = False
+        for place in missed:
+            examples = self.replaced[place]
+            if examples and _is_in(self.value, place[:-1]):
+                _at(self.value, place[:-1])[place[-1]] = examples.pop()
+                filled = True
+        return filled
+
+    def is_mistake(self, details: ErrorDetails) -> bool:
+        """Check whether an error is the user's, and does not come of what was left out."""
+        place = existing(details, self.value)
+        return not any(_depends(place, other) and not _is_in(self.value, other) for other in self.replaced)
+
+    def as_written(self, problem: Problem, start: str) -> Problem:
+        """Return a problem with the user's own value, where an example stands in it."""
+        for place in self.replaced:
+            if place[:-1] and json_path(place[:-1], start) == problem.place:
+                return replace(problem, value=shown(_at(self._original, place[:-1])))
+        return problem
+
+    def leave_out(self, errors: list[ErrorDetails]) -> None:
+        """Leave out what errors are about; of a list the whole."""
+        places = {self._in_an_object(existing(details, self.value)): details["type"] for details in errors}
+        for place, kind in places.items():
+            if place and _is_in(self.value, place[:-1]):
+                field = None if kind == "extra_forbidden" else field_at(self._model, place)
+                examples = field.examples[:1] if field is not None and field.examples else []
+                self.replaced.setdefault(place, deepcopy(examples))
+                _at(self.value, place[:-1]).pop(place[-1], None)
+
+    def _in_an_object(self, place: Keys) -> Keys:
+        """Return the place of a value of an object, or that of the list around one of a list."""
+        while place and not isinstance(_at(self.value, place[:-1]), dict):
+            place = place[:-1]
+        return place
+
+
+def _depends(place: Keys, left_out: Keys) -> bool:
+    """Check whether an error may come of what was left out: it is there, beside it, or about all around it.
+
+    What is beside the fields of the outermost model does not depend on them.
+    """
+    around = left_out[:-1]
+    return place[: len(left_out)] == left_out or (bool(around) and around in (place, place[:-1]))
+
+
+def _is_in(value: Any, place: Keys) -> bool:
+    """Check whether there is something at a place."""
+    for key in place:
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _at(value: Any, place: Iterable[str | int]) -> Any:
+    for key in place:
+        value = value[key]
+    return value
