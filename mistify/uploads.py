@@ -13,14 +13,16 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.validation import shown
 
 _SCHEME: Final = "upload:"
 _NAME: Final = re.compile(r"upload:([0-9a-f]{64})/([^/\0]+)(/?)")
 _PREFIX: Final = re.compile(r"upload:[0-9a-f]{64}/")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
-#: What file systems take as one part of a path, in bytes.
+#: What file systems take as one part of a path, and what leaves room for the directory around it, in bytes.
 _LONGEST_PART: Final = 255
+_LONGEST_PATH: Final = 1024
 
 #: Files of a directory, and bytes of its listing.
 MOST_FILES: Final = 1_000_000
@@ -105,10 +107,13 @@ def read_listing(listing: Path) -> dict[str, FileDigest]:
         raise _invalid("the listing", f"{len(files):,} files", f"at most {MOST_FILES:,}")
     for path in files:
         if path.startswith("/") or not all(map(_is_plain, path.split("/"))):
-            raise _invalid("the listing", repr(path), "paths below the directory")
+            raise _invalid("the listing", shown(path), "paths below the directory")
+        if len(path.encode()) > _LONGEST_PATH:
+            expected = f"at most {_LONGEST_PATH:,}"
+            raise _invalid("the listing", f"a path of {len(path.encode()):,} bytes: {shown(path)}", expected)
     directories = {str(parent) for path in files for parent in PurePosixPath(path).parents}
     for path in directories & files.keys():
-        raise _invalid("the listing", repr(path), "a file or a directory, not both")
+        raise _invalid("the listing", shown(path), "a file or a directory, not both")
     return files
 
 

@@ -59,7 +59,7 @@ class Rows:
             raise ValueError(f"rows of shape {rows.shape[1:]} among rows of {self._like.shape[1:]}")
         if not np.can_cast(rows.dtype, self._like.dtype):
             raise ValueError(f"rows of type {rows.dtype} among rows of {self._like.dtype}")
-        content = np.ascontiguousarray(rows, self._like.dtype).data.cast("B") if rows.size else b""
+        content = np.ascontiguousarray(rows, self._like.dtype).reshape(-1).view(np.uint8).data
         with _written():
             if not isinstance(self._file, io.BytesIO):
                 _check_room(len(content))

@@ -1,19 +1,19 @@
 """`.npz`: arrays by the names of the model's inputs and outputs, or `x` and `y`."""
 
-import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
-from zipfile import BadZipFile, ZipFile
+from typing import IO, Any
+from zipfile import ZipFile
 
 import numpy as np
 
 from executors.data.errors import invalid
-from executors.data.storage import Array, Rows, StorageError
+from executors.data.storage import IN_MEMORY_BYTES, Array, Rows, StorageError
 from executors.readers.fitting import check_shape
 from executors.readers.formats import Arrays, Reader, Request, Schema
 from executors.structure.signature import Output, Tensor
-from mistify.errors import Problem
+from mistify.errors import MistifyError, Problem
+from mistify.parsing.quantities import format_bytes
 
 _SUFFIX = ".npy"
 _BLOCK_BYTES = 16 * 2**20
@@ -21,8 +21,8 @@ _BLOCK_BYTES = 16 * 2**20
 #: Kinds of types: truth, whole numbers, floats.
 _NUMBERS = "biuf"
 
-#: What damaged files raise.
-_UNREADABLE = (OSError, ValueError, OverflowError, EOFError, RuntimeError, BadZipFile, zlib.error)
+#: How often what is stored a larger array may be: zeros by the gigabyte take a few megabytes.
+_MOST_TIMES = 200
 
 
 class NpzReader(Reader):
@@ -44,17 +44,17 @@ class NpzReader(Reader):
                     name: _array(archive, member, str(path), wanted[name]) if name in wanted else np.empty(0)
                     for name, member in members.items()
                 }
-        except StorageError:
+        except (StorageError, MistifyError, MemoryError):
             raise
-        except _UNREADABLE as error:
-            actual = f"a file that cannot be read ({type(error).__name__}: {error})"
+        except Exception as error:  # whatever readers of archives and of headers stumble over
+            actual = f"a file that cannot be read ({_reason(error)})"
             problem = Problem(str(path), actual, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")
             raise invalid(problem) from error
 
     def schema(self, path: Path, request: Request) -> Schema:
         """Return which targets are whole numbers, by their types; nothing of what `read` will refuse."""
         whole: dict[str, bool] = {}
-        with suppress(*_UNREADABLE), ZipFile(path) as archive:
+        with suppress(Exception), ZipFile(path) as archive:
             members = _members(archive)
             for name, tensor in request.wanted(list(members)).items():
                 if isinstance(tensor, Output):
@@ -64,13 +64,43 @@ class NpzReader(Reader):
         return Schema(whole=whole)
 
 
+def _reason(error: Exception) -> str:
+    """Return why a file cannot be read, without the path that the system's errors have."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.splitlines()[0][:200] if text else type(error).__name__
+
+
 def _members(archive: ZipFile) -> dict[str, str]:
-    """Return the files in an archive by the names of their arrays."""
-    return {name.removesuffix(_SUFFIX): name for name in archive.namelist()}
+    """Return the files in an archive by the names of their arrays.
+
+    Raises:
+        ValueError: Two arrays have one name.
+    """
+    names = archive.namelist()
+    members = {name.removesuffix(_SUFFIX): name for name in names}
+    if len(members) < len(names):
+        raise ValueError("two arrays in it have the same name")
+    return members
+
+
+def _check_size(archive: ZipFile, member: str, size: int) -> None:
+    """Refuse an array that fills the disk though its file is small, and one that is shorter than it says.
+
+    Raises:
+        ValueError: It is one.
+    """
+    info = archive.getinfo(member)
+    if size > info.file_size:
+        raise ValueError(f"{member} is shorter than it says")
+    if size > max(IN_MEMORY_BYTES, _MOST_TIMES * info.compress_size):
+        raise ValueError(
+            f"{member} has {format_bytes(size, 3)} in {format_bytes(info.compress_size, 3)}, more than "
+            f"{_MOST_TIMES} times as much; np.savez writes it without compression"
+        )
 
 
 def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
-    """Return an array; one of no numbers is told by its type and shape, and not read."""
+    """Return an array in this machine's byte order; one of no numbers is only described, and not read."""
     with archive.open(member) as file:
         shape, columns_first, dtype = _header(file)
         if dtype.hasobject:
@@ -81,14 +111,20 @@ def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
         check_shape(source, member.removesuffix(_SUFFIX), unread, wanted)
         if not unread.size or dtype.kind not in _NUMBERS:
             return unread
-        if unread.nbytes > archive.getinfo(member).file_size:
-            raise ValueError(f"{member} is shorter than it says")
-        rows = Rows()
+        _check_size(archive, member, unread.nbytes)
+        rows, native = Rows(), _native(dtype)
         at_once = _BLOCK_BYTES // dtype.itemsize
         for at in range(0, unread.size, at_once):
             count = min(at_once, unread.size - at)
-            rows.append(np.frombuffer(file.read(count * dtype.itemsize), dtype))
+            rows.append(np.frombuffer(file.read(count * dtype.itemsize), dtype).astype(native, copy=False))
         return rows.array().reshape(shape, order="F" if columns_first else "C")
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type of numbers that TensorFlow has, for one of another byte order or of more than 64 bits."""
+    if dtype.kind == "f" and dtype.itemsize > np.dtype(np.float64).itemsize:
+        return np.dtype(np.float64)
+    return dtype.newbyteorder("=")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

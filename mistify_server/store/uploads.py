@@ -6,6 +6,7 @@ links.
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import time
@@ -223,25 +224,37 @@ class Uploads:
         sync_path(place.parent)
 
     def _link(self, name: str, digest: str, path: Path) -> None:
-        """Give a file a name; it shares the disk's blocks with the file."""
+        """Give a file a name; it shares the disk's blocks with the file, unless that has too many names."""
         place = self._place(digest)
         if not place.is_file():
             raise _missing(name)
-        path.hardlink_to(place)
+        try:
+            path.hardlink_to(place)
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            shutil.copy2(place, path)
+            renewed = self._arriving / f"{digest}.renewed"
+            renewed.unlink(missing_ok=True)
+            renewed.hardlink_to(path)
+            renewed.replace(place)  # the next names are those of the copy
 
     def _link_directory(self, upload: UploadName, path: Path) -> None:
         """Make a directory of links; it appears when it is whole."""
         listing = self._place(upload.sha256)
         if not listing.is_file():
             raise _missing(str(upload))
-        partial = path.with_name(f".{path.name}.part")
+        partial = self._named / f".{upload.sha256}"
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        for relative, file in read_listing(listing).items():
-            target = partial / relative
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._link(str(upload), file.sha256, target)
-        partial.rename(path)
+        try:
+            partial.mkdir()
+            for relative, file in read_listing(listing).items():
+                target = partial / relative
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self._link(str(upload), file.sha256, target)
+            partial.rename(path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
     def _all_files(self) -> Iterator[Path]:
         yield from self._files.glob("??/*")

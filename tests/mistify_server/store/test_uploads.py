@@ -1,11 +1,14 @@
 """Uploads: what has arrived stays, what is kept is what was announced, and what nothing needs goes."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from threading import Barrier, Event, current_thread, main_thread
+from typing import Any
 
 import pytest
 
@@ -202,6 +205,44 @@ def test_a_listing_leads_nowhere_else(uploads: Uploads, path: str, tmp_path: Pat
     with pytest.raises(MistifyError, match="paths below the directory"):
         uploads.find(UploadName(listing.sha256, "photos", directory=True))
     assert {each.name for each in tmp_path.iterdir()} == {"uploads"}
+
+
+@pytest.mark.parametrize("path", ["/".join("a" * 2_000), "/".join(["b" * 255] * 5)])
+def test_paths_that_file_systems_do_not_take_are_refused_and_leave_nothing(
+    uploads: Uploads, path: str, tmp_path: Path
+) -> None:
+    listing = send(uploads, listing_text({"1.png": send(uploads, b"cat"), path: send(uploads, b"dog")}))
+    with pytest.raises(MistifyError, match="a path of") as caught:
+        uploads.find(UploadName(listing.sha256, "photos", directory=True))
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert list((tmp_path / "uploads" / "named").rglob("*.png")) == []
+
+
+def test_a_directory_may_have_the_longest_of_names(uploads: Uploads) -> None:
+    listing = send(uploads, listing_text({"/".join(["b" * 255] * 3): send(uploads, b"cat")}))
+    assert uploads.find(UploadName(listing.sha256, "n" * 255, directory=True)).is_dir()
+
+
+def test_a_file_may_have_more_names_than_the_disk_takes(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory with 70,000 equal files: ext4 takes 65,000 names of one."""
+    link = os.link
+
+    def up_to_ten(source: Path, target: Path, **options: Any) -> None:
+        if os.stat(source).st_nlink >= 10:
+            raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+        link(source, target, **options)
+
+    monkeypatch.setattr(os, "link", up_to_ten)
+    file = send(uploads, CONTENT)
+    for number, count in enumerate((25, 3)):
+        names = {f"{number}/{each}.png": file for each in range(count)}
+        listing = send(uploads, listing_text(names))
+        path = uploads.find(UploadName(listing.sha256, "photos", directory=True))
+        assert [each.read_bytes() for each in path.rglob("*.png")] == [CONTENT] * count
+    assert uploads.state(file).complete
+    assert list((tmp_path / "uploads" / "arriving").iterdir()) == []
 
 
 def test_a_file_that_is_too_large_for_a_listing_is_not_read(uploads: Uploads, tmp_path: Path) -> None:
