@@ -155,7 +155,7 @@ class Artifacts:
             if not try_lock(handle, shared=shared):
                 raise MistifyError(
                     ErrorCode.UNAVAILABLE,
-                    f"{self.directory} is in use, {reason}; try again when that has ended",
+                    f"the server's store is in use, {reason}; try again when that has ended",
                 )
             yield
         finally:
@@ -205,7 +205,8 @@ def writing(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"{directory} cannot be written ({error.strerror}); free space or restore write access",
+            f"the server's {directory.name} cannot be written ({error.strerror}); "
+            "free space or restore write access",
         ) from error
 
 

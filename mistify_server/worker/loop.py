@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO, TypeAlias
@@ -37,6 +37,7 @@ from mistify_server.tasks.messages import (
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from mistify_server.worker.imports import quick_imports
+from mistify_server.worker.redaction import redacted
 
 #: Does a task.
 Do: TypeAlias = Callable[[Task], Result]
@@ -50,20 +51,25 @@ def main() -> None:
     make_files_private()
     # TensorFlow's converter itself makes such an interpreter, each time.
     warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")
-    work(lambda report: _runner(options.store, report))
+    work(lambda report: _runner(options.store, report), directories=(options.store,))
 
 
-def work(prepare: Callable[[OnProgress], Do], heartbeat: float = HEARTBEAT_SECONDS) -> None:
+def work(
+    prepare: Callable[[OnProgress], Do],
+    heartbeat: float = HEARTBEAT_SECONDS,
+    directories: Sequence[Path] = (),
+) -> None:
     """Do the tasks of the orders on standard input until it closes.
 
     Args:
         prepare: Returns the function that does tasks; it is given the callback for their progress. It may
             take long: meanwhile the end of the parent is watched and heartbeats are sent.
         heartbeat: Seconds between two heartbeats.
+        directories: Those of the server, of which failures say nothing.
     """
     # Python's own search tries to write a file: on a full disk it would fail here, and hide the reason.
     tempfile.tempdir = os.environ.get("TMPDIR")
-    loop = TaskLoop(_claim_stdout())
+    loop = TaskLoop(_claim_stdout(), directories)
     threading.Thread(target=loop.read_orders, daemon=True).start()
     threading.Thread(target=loop.beat, args=(heartbeat,), daemon=True).start()
     do = prepare(loop.report)
@@ -74,8 +80,9 @@ def work(prepare: Callable[[OnProgress], Do], heartbeat: float = HEARTBEAT_SECON
 class TaskLoop:
     """Takes orders in and sends messages out; its methods run in different threads."""
 
-    def __init__(self, answers: TextIO) -> None:
+    def __init__(self, answers: TextIO, directories: Sequence[Path] = ()) -> None:
         self._answers = answers
+        self._directories = directories
         self._sending = threading.Lock()
         self._orders: queue.Queue[Order] = queue.Queue()
         self._busy = threading.Event()
@@ -107,7 +114,7 @@ class TaskLoop:
         order = self._orders.get()
         self._ticket = order.ticket
         try:
-            result = _result_of(do, order.task)
+            result = redacted(_result_of(do, order.task), order.task, self._directories)
         except MemoryError as error:
             _log_exception()
             raise SystemExit(OUT_OF_MEMORY) from error
@@ -143,7 +150,8 @@ def _result_of(do: Do, task: Task) -> Result:
     except OSError as error:
         _log_exception()
         code = ErrorCode.UNAVAILABLE if error.errno in NO_ROOM else ErrorCode.INTERNAL
-        return TaskFailure(code=code.name, message=f"{type(error).__name__}: {error}")
+        reason = f": {error.strerror}" if error.strerror else ""
+        return TaskFailure(code=code.name, message=f"{type(error).__name__}{reason}")
     except Exception as error:
         # A bug of an executor: another attempt would fail as well.
         _log_exception()

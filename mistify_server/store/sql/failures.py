@@ -54,4 +54,4 @@ def disk_failure(error: BaseException, store: Path) -> MistifyError | None:
     if advice is None:
         return None
     error_code, text = advice
-    return MistifyError(error_code, f"the store {store} {text}")
+    return MistifyError(error_code, f"the server's store ({store.name}) {text}")

@@ -1,0 +1,51 @@
+"""Failures of tasks without the server's directories: callers see them."""
+
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mistify_server.tasks.results import Inspection, Result, TaskFailure
+from mistify_server.tasks.tasks import Task
+
+
+def redacted(result: Result, task: Task, directories: Iterable[Path]) -> Result:
+    """Return a result whose problems and reasons name files without the directories around them.
+
+    Args:
+        result: Of the task.
+        task: Its models and data lie in directories of the server, or in those of its callers.
+        directories: Others of the server.
+    """
+    if not isinstance(result, TaskFailure | Inspection):
+        return result
+    of_python = (Path(sys.prefix), Path(tempfile.gettempdir()))
+    around = {*directories, *of_python, *(Path(name).parent for name in _paths(task.model_dump()))}
+    names = sorted({f"{directory}/" for directory in around if directory != directory.parent}, key=len)
+
+    def plain(text: str) -> str:
+        for name in reversed(names):  # the innermost first
+            text = text.replace(name, "")
+        return text
+
+    problems = tuple(
+        replace(problem, place=plain(problem.place), value=plain(problem.value))
+        for problem in result.problems
+    )
+    changes: dict[str, Any] = {"problems": problems}
+    if isinstance(result, TaskFailure):
+        changes["message"] = plain(result.message)
+    return result.model_copy(update=changes)
+
+
+def _paths(value: object) -> Iterator[str]:
+    """Yield the absolute paths in the values of a task."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _paths(each)
+    elif isinstance(value, str) and value.startswith("/"):
+        yield value
