@@ -9,6 +9,7 @@ import numpy as np
 
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
+from executors.sources.lora import without_lora
 from executors.structure import Structure, UnsupportedLayerError, analyse, keras_internals, narrow
 from executors.structure.reading.reader import read_graph
 
@@ -21,13 +22,15 @@ _INFERENCE = 4 * GIB
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     """Return a copy in float32 with nested models inlined, once it is known that it can be adapted.
 
-    All of it is adapted and trained, also layers that were frozen, as they often are to train a new head.
+    Kernels contain what LoRA has learned. All of it is adapted and trained, also layers that were frozen, as
+    they often are to train a new head.
 
     Raises:
         MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, weights that are no
             plain floats, or activations of more than 4 GiB.
     """
     _check_plain(path, model)
+    model = without_lora(model)
     model.trainable = True
     try:
         structure = analyse(model)
@@ -65,14 +68,14 @@ def _without_halves(config: Any) -> Any:
 
 
 def _check_plain(path: Path | str, model: keras.Model) -> None:
-    """Refuse layers whose weights are integers, or the sum of several."""
+    """Refuse layers whose weights are integers."""
     for layer in keras_internals.all_layers(model):
-        if layer.quantization_mode or getattr(layer, "lora_enabled", False):
+        if layer.quantization_mode:
             raise invalid(
                 path,
-                f"layer {layer.name!r}, which is quantized or has LoRA weights",
+                f"layer {layer.name!r}, which is quantized",
                 "float weights",
-                "save it before quantize(), or with LoRA merged and switched off",
+                "save the model before quantize()",
             )
 
 

@@ -259,14 +259,33 @@ def test_a_model_of_half_precision_is_adapted_in_float32(policy, tmp_path):
     np.testing.assert_allclose(np.asarray(loaded(images())), np.asarray(model(images())), atol=0.03)
 
 
-@pytest.mark.parametrize(
-    "change", [lambda model: model.quantize("int8"), lambda model: model.get_layer("inner").enable_lora(2)]
-)
-def test_weights_that_are_no_plain_floats_are_refused(tmp_path, change):
+def test_weights_that_are_no_plain_floats_are_refused(tmp_path):
     inner = layers.Dense(6, name="inner")
     model = keras.Sequential([keras.Input((8,)), inner, layers.Dense(4)])
-    change(model)
+    model.quantize("int8")
     model.save(tmp_path / "model.keras")
-    refused(
-        tmp_path / "model.keras", "'inner', which is quantized or has LoRA weights; expected float weights"
-    )
+    refused(tmp_path / "model.keras", "'inner', which is quantized; expected float weights")
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_model_tuned_by_lora_has_what_was_learned_in_its_kernels(tmp_path, saved):
+    """Keras saves the sum of a kernel and its low-rank factors."""
+    tokens = keras.Input((8,), dtype="int32")
+    embedding, inner, dense = layers.Embedding(9, 6), layers.Dense(6, "relu"), layers.Dense(4)
+    conv = layers.Conv1D(5, 3)
+    nested = keras.Sequential([keras.Input((8, 6)), inner, layers.BatchNormalization()])
+    x = keras.ops.relu(conv(nested(embedding(tokens))))
+    model = randomised(keras.Model(tokens, dense(layers.TimeDistributed(layers.Dense(3))(x))))
+    for layer in (embedding, inner, conv, dense):
+        layer.enable_lora(2, lora_alpha=3)
+    for weight in model.weights:
+        if "lora" in weight.name:
+            weight.assign(keras.random.normal(weight.shape, seed=1))
+    ids = np.arange(16).reshape(2, 8) % 9
+    expected = np.asarray(model(ids))
+    if saved:
+        model.save(tmp_path / "model.keras")
+    loaded = load_source(tmp_path / "model.keras") if saved else flatten("model", model)
+    np.testing.assert_allclose(np.asarray(loaded(ids)), expected, rtol=1e-4, atol=1e-5)
+    assert not [weight.path for weight in loaded.weights if "lora" in weight.path]
+    assert all(weight.trainable for weight in loaded.weights if "moving" not in weight.name)
