@@ -25,11 +25,13 @@ class Dataset:
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
             (-1 where a position is to be ignored), figures float32.
         classes: Names of classes, where they have names.
+        left_out: What the data have besides, and is not read: "12 .heic in cat"; empty if nothing.
     """
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
     classes: ClassNames = field(default_factory=dict)
+    left_out: str = ""
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))

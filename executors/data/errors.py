@@ -3,6 +3,10 @@
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 
+class DecidingDataError(MistifyError):
+    """Data cannot be read, as those that decide on their classes and columns cannot be used."""
+
+
 def invalid(*problems: Problem) -> MistifyError:
     """Return the error of data that cannot be used."""
     return MistifyError(ErrorCode.INVALID_DATASET, f"{problems[0].place} cannot be used", problems)

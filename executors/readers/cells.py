@@ -12,7 +12,7 @@ from executors.readers.formats import Request, Schema, X
 from executors.readers.text import Tokenizer
 from executors.structure.signature import Activation, Input, Output
 from executors.training.objectives import IGNORED
-from mistify.wording import counted
+from mistify.wording import counted, listed
 
 _PADDING: Final = 0
 
@@ -21,13 +21,14 @@ NO_CLASS: Final = str(IGNORED)
 
 
 class CellError(ValueError):
-    """A cell that cannot be used: what was given, what was expected, and how to mend it."""
+    """A cell that cannot be used: its value, what was expected, how to fix it, its column among several."""
 
-    def __init__(self, actual: str, expected: str, fix: str = "repair the row") -> None:
+    def __init__(self, actual: str, expected: str, fix: str = "repair the row", column: str = "") -> None:
         super().__init__(actual)
         self.value = actual
         self.expected = expected
         self.fix = fix
+        self.column = column
 
 
 @dataclass
@@ -82,10 +83,18 @@ class InputCells(Cells):
         """Return the figures of several columns."""
         try:
             return self.figures(" ".join(map(str, values)))
+        except CellError:
+            for column, cell in zip(self.columns, values, strict=True):
+                self._check_figures(column, cell)
+            raise
+
+    def _check_figures(self, column: str, cell: object) -> None:
+        try:
+            self.figures(cell)
         except CellError as error:
-            expected = f"numbers in each of the columns {', '.join(self.columns)}"
-            fix = f"name the one column that is meant {self._tensor.name} (or {X})"
-            raise CellError(error.value, expected, fix) from error
+            expected = f"numbers in each of the columns {listed(self.columns)}"
+            fix = f"remove columns that are no inputs, or name the one that is {self._tensor.name} (or {X})"
+            raise CellError(error.value, expected, fix, column) from error
 
     def _ids(self, cell: object) -> Array:
         length = (self._tensor.shape[0] if self._tensor.shape else None) or self._length or 0

@@ -1,6 +1,6 @@
 """Rows of cells, as CSV and JSONL files have them, made into arrays."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final
@@ -20,13 +20,16 @@ from executors.readers.cells import (
     names_of,
 )
 from executors.readers.formats import Arrays, Request, Schema, X, Y, append
-from executors.structure.signature import Output
+from executors.structure.signature import Input, Output
 from mistify.errors import Problem
+from mistify.wording import counted, listed
 
 #: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
 Row = tuple[int, Mapping[str, object]]
 
+#: Rows that are read at once, and cells of them.
 _BLOCK: Final = 1_000
+_BLOCK_CELLS: Final = 100_000
 
 
 def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
@@ -49,7 +52,8 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
     converters = _converters(path, list(first[1]), request)
     arrays = {name: Rows() for name in converters}
     waiting: Iterable[Row] = (first,)
-    while block := [*waiting, *islice(rows, _BLOCK)]:
+    at_once = max(1, min(_BLOCK, _BLOCK_CELLS // max(1, len(first[1]))))
+    while block := [*waiting, *islice(rows, at_once)]:
         waiting = ()
         for name, convert in converters.items():
             made = [(f"row {row[0]}", _converted(path, name, row, convert)) for row in block]
@@ -90,13 +94,15 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
         names = (column,) if column else request.schema.figure_columns or _figure_columns(columns, request)
-        missing = [name for name in names if name not in columns]
+        present = {*columns}
+        missing = [name for name in names if name not in present]
         if missing:
-            expected = f"the training data's {', '.join(names)}"
+            expected = f"the training data's {listed(names)}"
             raise invalid(
                 Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
             )
         if names:
+            _check_number(path, names, tensor)
             converters[tensor.name] = InputCells(names, tensor, request)
     return converters
 
@@ -112,6 +118,21 @@ def _figure_columns(columns: list[str], request: Request) -> tuple[str, ...]:
     return tuple(name for name in columns if name not in targets)
 
 
+def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:
+    """Refuse more columns than one input has figures: each column has a figure at least.
+
+    Raises:
+        MistifyError: INVALID_DATASET, they are more.
+    """
+    size = tensor.shape[0] if len(tensor.shape) == 1 else None
+    if size is None or len(columns) <= max(size, 1):
+        return
+    actual = f"{len(columns):,} columns for the input {tensor.name}: {listed(columns)}"
+    expected = f"{counted(size, 'column')}, a figure in each"
+    fix = f"remove what is no input of the model, such as the numbers of rows ({columns[0]}?)"
+    raise invalid(Problem(str(path), actual, expected, fix))
+
+
 def _column(columns: list[str], name: str, alias: str, count: int) -> str | None:
     return name if name in columns else alias if count == 1 and alias in columns else None
 
@@ -120,5 +141,8 @@ def _converted(path: Path, name: str, row: Row, convert: Cells) -> Array:
     try:
         return convert(row[1])
     except CellError as error:
-        problem = Problem(str(path), f"row {row[0]}: {name} = {error.value[:80]}", error.expected, error.fix)
+        column = error.column or name
+        problem = Problem(
+            str(path), f"row {row[0]}: {column} = {error.value[:80]}", error.expected, error.fix
+        )
         raise invalid(problem) from error

@@ -12,6 +12,7 @@ from executors.structure.signature import Activation, Input, Output, Tensor
 from executors.training.objectives import IGNORED, Binary, Categorical, Objective, class_count, objective_of
 from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
+from mistify.wording import listed
 
 #: Examples that are looked through for NaN at once.
 _BLOCK = 1_000
@@ -78,7 +79,7 @@ def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
 
 def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:
     inputs, outputs = request.signature.inputs, request.outputs
-    actual = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
+    actual = f"no array {' and none '.join(missing)}, but {listed([*arrays]) if arrays else 'none at all'}"
     needed = [tensor.name for tensor in (*inputs, *outputs)]
     aliases = [alias for alias, tensors in ((X, inputs), (Y, outputs)) if tensors]
     one = len(needed) == len(aliases)

@@ -101,6 +101,14 @@ class Reader(ABC):
             As `read` does.
         """
 
+    def left_out(self, path: Path, request: Request) -> str:
+        """Return how many files `read` passes over without an error, and of which kinds; empty if none.
+
+        Raises:
+            As `read` does.
+        """
+        return ""
+
 
 def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:
     """Append rows of one shape and type to an array; each comes with its place in the file.

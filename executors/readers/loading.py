@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from executors.data.dataset import Dataset
-from executors.data.errors import invalid
+from executors.data.errors import DecidingDataError, invalid
 from executors.data.storage import StorageError
 from executors.readers.builtin import BUILTIN, read_builtin
 from executors.readers.csv_files import CsvReader
@@ -17,7 +17,7 @@ from executors.readers.npz import NpzReader
 from executors.readers.tfrecords import TFRecordReader
 from executors.structure.signature import Signature
 from mistify.config.dataset import TextSettings
-from mistify.errors import Problem
+from mistify.errors import ErrorCode, MistifyError, Problem
 
 READERS: Final[tuple[Reader, ...]] = (
     NpzReader(),
@@ -51,20 +51,41 @@ def load_dataset(
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
+        DecidingDataError: The training data of test data cannot be used; the test data have no mistake that
+            shows without them.
         StorageError: Data that are larger than memory cannot be kept in a file.
     """
     request = Request(signature, text, labelled=labelled)
     if source.startswith(BUILTIN):
         return fitted(read_builtin(source), request, source)
     try:
-        request = replace(request, schema=_schema(train or source, request))
-        arrays = _reader(source).read(Path(source), request)
+        request = replace(request, schema=_decided(source, train or source, request))
+        reader, path = _reader(source), Path(source)
+        arrays, left_out = reader.read(path, request), reader.left_out(path, request)
     except StorageError:
         raise
     except OSError as error:
-        problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
+        problem = Problem(
+            source, f"what cannot be read ({error.strerror})", "readable data", "check the file"
+        )
         raise invalid(problem) from error
-    return fitted(arrays, request, source)
+    return replace(fitted(arrays, request, source), left_out=left_out)
+
+
+def _decided(source: str, deciding: str, request: Request) -> Schema:
+    """Return what the deciding data decide for others.
+
+    Raises:
+        DecidingDataError: They cannot be used, and the others have no mistake of their own.
+    """
+    try:
+        return _schema(deciding, request)
+    except (MistifyError, OSError) as error:
+        if deciding == source or isinstance(error, StorageError):
+            raise
+        _schema(source, request)
+        message = f"{deciding}, which decides on classes and columns, cannot be used"
+        raise DecidingDataError(ErrorCode.INVALID_DATASET, message) from error
 
 
 def _schema(source: str, request: Request) -> Schema:

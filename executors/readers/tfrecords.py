@@ -11,8 +11,9 @@ from google.protobuf.message import DecodeError
 
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
+from executors.readers.decoding import decode_image, takes_images
 from executors.readers.formats import Arrays, Reader, Request, Schema, append
-from executors.readers.images import decode_image
+from executors.readers.image_files import counts_by_suffix, shown
 from executors.structure.signature import Input, Output, Tensor
 from mistify.errors import Problem
 
@@ -41,6 +42,11 @@ class TFRecordReader(Reader):
                 rows = [(record[0], _row(path, record, name, tensor, request)) for record in block]
                 append(arrays.setdefault(name, Rows()), path, name, rows)
         return {name: rows.array() for name, rows in arrays.items()}
+
+    def left_out(self, path: Path, request: Request) -> str:
+        """Return how many files lie beside shards, and links that lead out of the directory."""
+        shards = {*_shards(path)}
+        return counts_by_suffix([file for file in shown(path) if file not in shards]) if path.is_dir() else ""
 
     def schema(self, path: Path, request: Request) -> Schema:
         """Return the sorted texts of features named as outputs, and which of these have no floats."""
@@ -102,7 +108,7 @@ def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request
 
 
 def _image(content: bytes, tensor: Tensor) -> Array:
-    if len(tensor.shape) != 3:
+    if not takes_images(tensor.shape):
         raise ValueError("bytes")
     return decode_image(content, tensor.shape)
 

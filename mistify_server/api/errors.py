@@ -6,13 +6,16 @@ from typing import Any
 
 import grpc
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.wire import porting
 from mistify.wire.limits import ERROR_METADATA, MAX_METADATA_BYTES
 from mistify_server.api.handlers import Stream, Unary, surrounded
 
 # Base64 adds a third to what metadata hold, and gRPC adds metadata of its own.
 _MOST_ERROR_BYTES = MAX_METADATA_BYTES // 2
+
+#: Characters of a message, and of each part of a problem: names in a config may be of any length.
+_MOST_TEXT = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -57,12 +60,14 @@ async def _abort(context: Any, error: Exception) -> None:
         _log.error("a call failed", exc_info=error)
         error = MistifyError(ErrorCode.INTERNAL, "an error inside the server; its log has the details")
     status = grpc.StatusCode[error.code.grpc_status]
-    await context.abort(status, error.message[:1024], ((ERROR_METADATA, _attached(error)),))
+    await context.abort(status, error.message[:_MOST_TEXT], ((ERROR_METADATA, _attached(error)),))
 
 
 def _attached(error: MistifyError) -> bytes:
-    """Encode an error, with as many of its problems as fit."""
-    info = porting.error_to_proto(error)
+    """Encode an error, with as many of its problems as fit; what is long in one of them is cut."""
+    info = porting.error_to_proto(
+        MistifyError(error.code, error.message[:_MOST_TEXT], map(_cut, error.problems))
+    )
     left_out = 0
     while info.problems and info.ByteSize() > _MOST_ERROR_BYTES:
         half = len(info.problems) // 2
@@ -71,3 +76,10 @@ def _attached(error: MistifyError) -> bytes:
     if left_out:
         info.message += f" ({left_out:,} of the problems are left out here)"
     return info.SerializeToString()
+
+
+def _cut(problem: Problem) -> Problem:
+    def cut(text: str) -> str:
+        return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."
+
+    return Problem(cut(problem.place), cut(problem.value), cut(problem.expected), cut(problem.fix))

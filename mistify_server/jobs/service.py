@@ -330,16 +330,17 @@ class PortingService:
         """Return the tree of a batch with its algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
         forecast = forecast_of(plan, self._store.jobs, outlook=inspection.outlook)
-        if forecast is None:
-            return plan, goals, None
-        return forecast.plan, with_forecast(goals, forecast), forecast
+        if forecast is not None:
+            plan, goals = forecast.plan, with_forecast(goals, forecast)
+        return plan, [_with_left_out(goal, inspection.left_out) for goal in goals], forecast
 
     def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
         plan, goals, forecast = self._planned(resolved, inspection)
         by_id = {goal.id: goal for goal in goals}
-        batch = (
+        planned = (
             forecast.planned(by_id, self._inspector.engine.slots) if forecast else plan_unchanged(plan, by_id)
         )
+        batch = replace(planned, left_out=inspection.left_out)
         if inspection.onednn:
             return batch
         return replace(batch, evidence="; ".join(filter(None, (batch.evidence, WITHOUT_ONEDNN))))
@@ -365,3 +366,9 @@ class PortingService:
         """Return how many goals have ended, perhaps without the checkpoint that others would start from."""
         states = self._store.jobs.goal_states(job_id)
         return states[GoalState.FAILED] + states[GoalState.CANCELLED]
+
+
+def _with_left_out(goal: Goal, left_out: Sequence[str]) -> Goal:
+    """Return a goal that warns of files in its data that are not read."""
+    unread = (f"{files} are not read" for files in left_out)
+    return replace(goal, warning="; ".join(filter(None, (goal.warning, *unread))))

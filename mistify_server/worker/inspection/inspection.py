@@ -53,6 +53,7 @@ class _Data(NamedTuple):
         metric: The metric by which networks are compared.
         tested: Examples of the test data; None where these are still to be made.
         metrics: The metric of each output.
+        left_out: Files in the data that are not read, by part.
     """
 
     train: Dataset
@@ -60,6 +61,7 @@ class _Data(NamedTuple):
     metric: Metric
     tested: int | None
     metrics: Mapping[str, Metric]
+    left_out: tuple[str, ...]
 
 
 class SourceInspector:
@@ -107,6 +109,7 @@ class SourceInspector:
             metrics={} if data is None else dict(data.metrics),
             estimates=estimates,
             outlook=outlook,
+            left_out=() if data is None else data.left_out,
             problems=tuple(problems.problems),
         )
 
@@ -153,7 +156,8 @@ class SourceInspector:
         )
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
         metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
-        return _Data(train, validation, metric, None if test is None else len(test), metrics)
+        tested = None if test is None else len(test)
+        return _Data(train, validation, metric, tested, metrics, inspected.left_out)
 
 
 def _one_generated(model: keras.Model, objectives: Mapping[str, Objective]) -> Dataset:

@@ -1,13 +1,15 @@
 """Data as an inspection loads them: where the source is to answer, some examples that it has answered."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from executors.data import Dataset
-from executors.data.errors import invalid
+from executors.data.errors import DecidingDataError, invalid
 from executors.structure.signature import Signature
 from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
 from executors.training.objectives import Objective, objectives_for, with_unlabelled
@@ -63,6 +65,12 @@ class InspectedData:
         self._signature = signature
         self._outputs = outputs
         self._generator = generator
+        self._left_out: dict[str, str] = {}
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Files in the data that were loaded which are not read, by part."""
+        return tuple(f"dataset.{part}: {files}" for part, files in self._left_out.items())
 
     def load(self) -> Loaded | None:
         """Return the data; None where some cannot be used."""
@@ -70,7 +78,7 @@ class InspectedData:
         # Labels tell what the source's answers are; unlabelled inputs are no test data as yet.
         test = None
         if self._data.labelled:
-            test = self._problems.load("dataset.test", partial(self._part, test_part, {}))
+            test = self._load("test", partial(self._part, test_part, {}))
         objectives = {} if test is None else objectives_for(self._signature, test)
         learned = self._learning(learning, objectives)
         if learned is None or (self._data.labelled and test is None):
@@ -98,25 +106,41 @@ class InspectedData:
     ) -> tuple[Dataset, Dataset] | None:
         """Return training and validation data."""
         problems = self._problems
-        place = "dataset.train" if learning.train.labelled else "dataset.unlabelled"
+        name = "train" if learning.train.labelled else "unlabelled"
         if not self._data.trains_on_answers and not isinstance(learning.validation, DataPart):
-            learned = problems.load(place, partial(self._cache.learning, learning))
+            learned = problems.load(f"dataset.{name}", partial(self._cache.learning, learning))
+            self._note(name, learned and learned[0])
         else:
-            train = problems.load(place, partial(self._part, learning.train, objectives))
+            train = self._load(name, partial(self._part, learning.train, objectives))
             validation = train
             if isinstance(learning.validation, DataPart):
-                own = partial(self._part, learning.validation, {})
-                validation = problems.load("dataset.validation", own)
+                validation = self._load("validation", partial(self._part, learning.validation, {}))
             learned = None if train is None or validation is None else (train, validation)
         beside = learning.unlabelled
         if beside is not None:
-            inputs = problems.load("dataset.unlabelled", partial(self._cache.data, beside))
+            inputs = self._load("unlabelled", partial(self._cache.data, beside))
             if inputs is not None and learned is not None:
                 joining = partial(with_unlabelled, learned[0], inputs.inputs)
                 problems.load("dataset.unlabelled", joining)
         elif learned is not None and not learning.train.labelled:
-            problems.load(place, partial(self._check_number, learning.train))
+            problems.load(f"dataset.{name}", partial(self._check_number, learning.train))
         return learned
+
+    def _load(self, name: str, load: Callable[[], Dataset]) -> Dataset | None:
+        """Return a part of the data, or None; mistakes in the data that decide are reported of these."""
+
+        def loaded() -> Dataset | None:
+            with suppress(DecidingDataError):
+                return load()
+            return None
+
+        data = self._problems.load(f"dataset.{name}", loaded)
+        self._note(name, data)
+        return data
+
+    def _note(self, name: str, data: Dataset | None) -> None:
+        if data is not None and data.left_out:
+            self._left_out[name] = data.left_out
 
     def _part(self, part: DataPart, objectives: Mapping[str, Objective]) -> Dataset:
         """Return a part of the data; where the source is to answer, some examples that it has answered."""
@@ -126,7 +150,7 @@ class InspectedData:
         if part.labelled:
             return data
         some = data.subset(np.arange(min(len(data), _ANSWERED)))
-        return answers(self._outputs, some, part, objectives)
+        return replace(answers(self._outputs, some, part, objectives), left_out=data.left_out)
 
     def _check_number(self, part: DataPart) -> None:
         """Make sure that unlabelled inputs are as many as the parts that they stand for.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from executors.data.errors import DecidingDataError
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
 from tests.executors.readers.files import problem_of, signature, write_csv
@@ -37,3 +38,43 @@ def test_a_cell_that_is_too_long_is_reported(tmp_path):
 def test_the_row_that_is_no_csv_is_reported(tmp_path):
     (tmp_path / "t.csv").write_text('x,y\n1 2 3,0\n"1 2 3"4,1\n')
     assert "row 3: what is no CSV (" in problem_of(tmp_path / "t.csv", SIGNATURE)
+
+
+def test_columns_that_are_no_inputs_are_named_and_not_rows(tmp_path):
+    path = write_csv(tmp_path / "t.csv", ["id", "a", "b", "c", "y"], [[7, 1, 2, 3, 0], [8, 4, 5, 6, 1]])
+    reported = problem_of(path, SIGNATURE)
+    assert "got 4 columns for the input x: id, a, b and c; expected 3 columns, a figure in each" in reported
+    assert reported.endswith("remove what is no input of the model, such as the numbers of rows (id?)")
+
+
+def test_the_column_that_has_no_figures_is_named(tmp_path):
+    path = write_csv(tmp_path / "t.csv", ["a", "b", "c", "y"], [[1, 2, 3, 0], [1, "n/a", 3, 1]])
+    reported = problem_of(path, SIGNATURE)
+    assert "row 3: b = 'n/a'; expected numbers in each of the columns a, b and c" in reported
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_table_of_far_too_many_columns_is_refused_in_short(tmp_path, several):
+    header = [f"c{number}" for number in range(100_000)]
+    path = write_csv(tmp_path / "t.csv", [*header, "y"], [[1] * 100_000 + [row % 3] for row in range(3)])
+    inputs = [Input(name, (3,), "float32") for name in ("x", "z")[: 1 + several]]
+    reported = problem_of(path, signature(inputs, SIGNATURE.outputs))
+    assert "c0, c1, c2, c3, c4 and 99,99" in reported
+    assert len(reported) < 500
+
+
+def test_a_table_as_wide_as_the_model_is_read(tmp_path):
+    header = [f"c{number}" for number in range(20_000)]
+    path = write_csv(tmp_path / "t.csv", [*header, "y"], [[row] * 20_000 + [row % 3] for row in range(9)])
+    wide = signature([Input("x", (20_000,), "float32")], SIGNATURE.outputs)
+    data = load_dataset(str(path), wide, str(path))
+    assert data.inputs["x"][:, -1].tolist() == [*range(9)]
+
+
+def test_a_mistake_in_the_training_data_is_none_of_the_test_data(tmp_path):
+    train = write_csv(tmp_path / "train.csv", ["x", "y"], [["1 2 3", 0], ["1 2 3", 1, 9]])
+    test = write_csv(tmp_path / "test.csv", ["x", "y"], [["1 2 3", 0]])
+    with pytest.raises(DecidingDataError):
+        load_dataset(str(test), SIGNATURE, str(train))
+    write_csv(test, ["x", "y"], [["1 2 3", 0], ["1 2 3"]])
+    assert "row 3: 1 cell; expected 2" in problem_of(test, SIGNATURE, train=str(train))

@@ -1,56 +1,75 @@
-"""Encoded images, and how large they may be once they are decoded."""
-
-import io
-import struct
+"""Image folders: which of their files are read, and what is said of the others."""
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from executors.readers.images import decode_image
+from executors.readers.loading import load_dataset
+from executors.structure.signature import Activation, Input, Output
+from tests.executors.readers.files import problem_of, signature, write_images, write_records
 
-SHAPE = (6, 5, 3)
-
-#: As TensorFlow takes it: of several frames the first.
-FORMATS = ["PNG", "JPEG", "GIF", "BMP"]
+PETS = signature([Input("image", (6, 5, 3), "float32")], [Output("pet", (2,), Activation.SOFTMAX)])
 
 
-def encoded(kind, size, frames=1):
-    content = io.BytesIO()
-    images = [Image.new("L", size, number) for number in range(frames)]
-    several = {"save_all": True, "append_images": images[1:]} if frames > 1 else {}
-    images[0].save(content, kind, **several)
-    return content.getvalue()
+def images(*names):
+    return {name: np.full((6, 5, 3), 10 * number, np.uint8) for number, name in enumerate(names)}
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_an_image_is_decoded_in_the_size_of_the_model(kind):
-    image = decode_image(encoded(kind, (40, 17)), SHAPE)
-    assert (image.shape, image.dtype) == (SHAPE, np.uint8)
+def levels(data):
+    return data.inputs["image"][:, 0, 0, 0].tolist()
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_an_image_of_more_than_50_megapixels_is_refused(kind):
-    with pytest.raises(ValueError, match="50,001,000 pixels, more than 50,000,000"):
-        decode_image(encoded(kind, (50_001, 1_000)), SHAPE)
+def test_images_of_all_suffixes_and_in_nested_folders_have_the_class_of_the_outer_one(tmp_path):
+    """As in `keras.utils.image_dataset_from_directory`."""
+    names = ("cat/1.PNG", "cat/2024/may/2.tif", "cat/z.bmp", "dog/a.webp", "dog/b/c.png")
+    root = write_images(tmp_path / "pets", images(*names))
+    write_images(root, {"dog/d.jfif": np.full((6, 5, 3), 50, np.uint8)})
+    data = load_dataset(str(root), PETS)
+    np.testing.assert_allclose(levels(data), [0, 10, 20, 30, 40, 50], atol=1)
+    assert data.targets["pet"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.left_out == ""
+    unlabelled = load_dataset(str(root), PETS, labelled=False)
+    np.testing.assert_array_equal(unlabelled.inputs["image"], data.inputs["image"])
 
 
-def test_all_frames_of_an_animation_count():
-    content = encoded("GIF", (40, 17), frames=3)
-    assert decode_image(content, SHAPE).shape == SHAPE
-    with pytest.raises(ValueError, match="60,000,000 pixels, more than 50,000,000"):
-        decode_image(encoded("GIF", (20_000, 1_000), frames=3), SHAPE)
+def test_files_that_are_left_out_are_counted_by_kind_and_class(tmp_path):
+    root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png", "stray.png"))
+    for name in ("cat/1.xml", "cat/2.xml", "cat/3.heic", "dog/old/7", "dog/.DS_Store", ".git/config"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).touch()
+    data = load_dataset(str(root), PETS)
+    expected = "2 .xml and 1 .heic in cat; 1 without a suffix in dog"
+    assert data.left_out == f"{expected}; 1 .png in the folder itself"
+    assert data.sample(1).left_out == data.left_out
+    assert load_dataset(str(root), PETS, labelled=False).left_out == expected
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("kept", [3, 9, 20])
-def test_an_image_that_is_cut_off_is_refused(kind, kept):
-    with pytest.raises(ValueError, match=r"\w"):
-        decode_image(encoded(kind, (40, 17))[:kept], SHAPE)
+def test_what_lies_beside_shards_is_counted(tmp_path):
+    figures = signature([Input("x", (3,), "float32")], PETS.outputs)
+    write_records(tmp_path / "a.tfrecord", [{"x": np.ones(3), "y": number} for number in (0, 1)])
+    (tmp_path / "info.json").touch()
+    assert load_dataset(str(tmp_path), figures).left_out == "1 .json"
+    assert load_dataset(str(tmp_path / "a.tfrecord"), figures).left_out == ""
 
 
-def test_a_chunk_before_the_size_of_a_png_is_refused():
-    content = encoded("PNG", (40, 17))
-    hidden = struct.pack(">I4s", 13, b"hiDe") + bytes(17)
-    with pytest.raises(ValueError, match="a PNG that does not begin with its size"):
-        decode_image(content[:8] + hidden + content[8:], SHAPE)
+def test_a_class_with_files_of_which_none_is_an_image_is_refused(tmp_path):
+    root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
+    (root / "dog" / "1.png").rename(root / "dog" / "1.heic")
+    reported = problem_of(root, PETS)
+    assert "1 .heic in dog, and no images; expected images: AVIF, BMP, GIF" in reported
+    assert reported.endswith("convert them, or remove the directory")
+
+
+def test_links_to_directories_are_refused(tmp_path):
+    root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
+    (root / "dog" / "again").symlink_to(root / "cat")
+    assert "dog/again, a link that leads to a directory; expected files; copy" in problem_of(root, PETS)
+    (root / "dog" / "again").unlink()
+    (root / "dog" / "away").symlink_to(tmp_path)
+    assert "dog/away, a link that leads out of the folder" in problem_of(root, PETS)
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (3, 6, 5), (6, 5, 2), (6, 5, 3, 1)])
+def test_models_that_take_no_images_are_refused(tmp_path, shape):
+    root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
+    other = signature([Input("image", shape, "float32")], PETS.outputs)
+    assert "an image folder; expected data for this model's inputs" in problem_of(root, other)

@@ -103,6 +103,12 @@ def test_the_tree_says_where_images_are_flipped():
     assert batch["flips"] is True
 
 
+def test_the_tree_says_which_files_are_not_read():
+    lacking = Plan((replace(BATCH, left_out=("dataset.train: 12 .heic in cat",)),))
+    assert "dataset.train: 12 .heic in cat are not read" in lines_of(lacking)[1]
+    assert plan_report(lacking)["batches"][0]["left_out"] == ["dataset.train: 12 .heic in cat"]
+
+
 def test_the_tree_has_each_output_where_there_are_several():
     def outputs(kind, price):
         return (

@@ -309,3 +309,23 @@ async def test_an_unknown_method_is_unimplemented(caller: Any) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         await caller.channel.unary_unary("/mistify.v1.Porting/Nothing")(b"")
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+
+
+async def test_plans_and_goals_tell_of_files_that_are_not_read(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    unread = "dataset.train: 12 .heic in cat"
+    site.write("heic.json", {"costs": {"flops": 500.0}, "floor": {}, "left_out": [unread]})
+    configs = [make_config("a", model="heic.json", FLOP="0.5x")]
+    (batch,) = (await caller.plan(configs)).batches
+    assert batch.left_out == (unread,)
+    (goal,) = (await caller.submit(configs)).goals
+    assert goal.warning == f"{unread} are not read"
+
+
+async def test_a_problem_with_a_very_long_name_arrives_in_short(caller: Any, make_config: Config) -> None:
+    refused = await failure(caller.submit([{**make_config("a", FLOP="0.5x"), "x" * 100_000: 1}]))
+    (problem,) = refused.problems
+    assert problem.place.startswith("[0].xxx")
+    assert problem.value.startswith('the key "xxx')
+    assert len(str(problem)) < 5_000

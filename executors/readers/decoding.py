@@ -1,0 +1,104 @@
+"""Encoded images, decoded to the channels and the size that an input takes."""
+
+import io
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image, UnidentifiedImageError
+
+from executors.data.storage import Array
+from executors.readers.image_sizes import JPEG, PNG, pixel_count
+from executors.structure.signature import Shape
+
+#: Formats that can be told from the first bytes, and need no other program to be read.
+_WANTED: Final = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+Image.init()  # registers the formats
+FORMATS: Final = tuple(name for name in _WANTED if name in Image.OPEN)
+
+#: Suffixes of files in these formats, in lower case.
+SUFFIXES: Final = frozenset(
+    suffix for suffix, name in Image.registered_extensions().items() if name in FORMATS
+)
+
+#: Pillow's modes by the channels of an input.
+MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
+
+#: The most that an image may have once it is decoded.
+_MOST_PIXELS: Final = 50_000_000
+
+_DAMAGED: Final = "it is damaged or cut off"
+
+
+def takes_images(shape: Shape) -> bool:
+    """Check whether inputs of a shape, [height, width, channels], can be images."""
+    return len(shape) == 3 and (shape[2] is None or shape[2] in MODES)
+
+
+def decode_image(content: bytes, shape: Shape) -> Array:
+    """Return an encoded image as uint8 [height, width, channels], resized to what is asked for.
+
+    Pixels are those that Keras and Pillow read: an orientation in the metadata of a photo is not applied, of
+    16 bits the upper 8 are kept, and of an animation the first image.
+
+    Args:
+        content: In one of `FORMATS`. TensorFlow decodes JPEG and PNG, which takes it two thirds of the time.
+        shape: Of an input that takes images; None for a size that is free.
+
+    Raises:
+        ValueError: It cannot be decoded, or is larger than 50 megapixels.
+    """
+    height, width, channels = shape
+    image = _by_tensorflow(content, channels) if content.startswith((JPEG, PNG)) and channels != 4 else None
+    if image is None:
+        image = _by_pillow(content, channels)
+    if None not in (height, width) and image.shape[:2] != (height, width):
+        resized = tf.image.resize(image, (height, width), antialias=True)
+        image = np.asarray(tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8))
+    return image
+
+
+def _by_tensorflow(content: bytes, channels: int | None) -> Array | None:
+    """Return the pixels of a JPEG or PNG; None where TensorFlow does not take it, such as grey of CMYK."""
+    try:
+        _check_size(pixel_count(content))
+        return np.asarray(tf.io.decode_image(content, channels or 0, expand_animations=False))
+    except tf.errors.InvalidArgumentError:
+        return None
+
+
+def _by_pillow(content: bytes, channels: int | None) -> Array:
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            _check_size(image.width * image.height)
+            pixels = np.asarray(_in_mode(image, None if channels is None else MODES[channels]))
+    except UnidentifiedImageError as error:
+        raise ValueError(f"it is none of {', '.join(FORMATS)}") from error
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"more than {_MOST_PIXELS:,} pixels") from error
+    except (_RefusedError, MemoryError):
+        raise
+    except Exception as error:  # decoders raise whatever they stumble over
+        raise ValueError(_DAMAGED) from error
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
+
+
+def _in_mode(image: Image.Image, mode: str | None) -> Image.Image:
+    """Return an image in a mode of `MODES`; None for grey or colours, as it comes."""
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise _RefusedError("its pixels have 32 bits, not 8 or 16")
+    if "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert(mode or ("L" if image.mode in ("1", "L") else "RGB"))
+
+
+def _check_size(pixels: int) -> None:
+    if pixels > _MOST_PIXELS:
+        raise _RefusedError(f"{pixels:,} pixels, more than {_MOST_PIXELS:,}")
+
+
+class _RefusedError(ValueError):
+    """An image that could be decoded, but is not."""

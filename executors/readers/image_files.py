@@ -1,0 +1,100 @@
+"""The files of an image folder: those that are read, and those that are left out."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from executors.data.errors import invalid
+from executors.readers.decoding import SUFFIXES
+from mistify.errors import Problem
+from mistify.wording import listed
+
+#: Directories of which a message says what is left out.
+_MOST_DIRECTORIES: Final = 10
+
+
+def is_image(path: Path) -> bool:
+    """Check by its name whether a file is an image that can be read."""
+    return path.suffix.lower() in SUFFIXES and _is_shown(path)
+
+
+def directories(path: Path) -> list[Path]:
+    """Return the directories in a folder, in the order of their names, without hidden ones."""
+    return [entry for entry in shown(path) if entry.is_dir()]
+
+
+def shown(directory: Path) -> list[Path]:
+    """Return what is in a directory, in the order of the names, without what is hidden."""
+    return sorted(filter(_is_shown, directory.iterdir()))
+
+
+def images(directory: Path, root: Path) -> Iterator[Path]:
+    """Yield every image below a directory, in the order of the names.
+
+    Raises:
+        MistifyError: INVALID_DATASET, a link leads out of the root, or to a directory.
+    """
+    return filter(is_image, _files(directory, root))
+
+
+def without_images(directory: Path, root: Path) -> str:
+    """Return what is in a directory with files, none of which is an image; empty for others.
+
+    Raises:
+        As `images` does.
+    """
+    files = list(_files(directory, root))
+    return "" if any(map(is_image, files)) else counts_by_suffix(files)
+
+
+def left_out(root: Path, *, by_class: bool) -> str:
+    """Return how many files of a folder are not read, of which kinds, and where; empty if all are.
+
+    Args:
+        root: The folder.
+        by_class: Whether images have to lie in the directory of a class.
+
+    Raises:
+        As `images` does.
+    """
+    unread: dict[str, list[Path]] = {}
+    for file in _files(root, root):
+        place = file.relative_to(root).parts[0] if file.parent != root else ""
+        if not is_image(file) or (by_class and not place):
+            unread.setdefault(place, []).append(file)
+    counts = [
+        f"{counts_by_suffix(files)} in {place or 'the folder itself'}" for place, files in unread.items()
+    ]
+    return "; ".join(counts[:_MOST_DIRECTORIES]) + (", and more" if len(counts) > _MOST_DIRECTORIES else "")
+
+
+def counts_by_suffix(files: list[Path]) -> str:
+    """Return how many files there are of each suffix: "12 .heic and 1 .txt"."""
+    kinds = Counter(file.suffix.lower() or "without a suffix" for file in files)
+    return listed([f"{count:,} {kind}" for kind, count in kinds.most_common()]) if kinds else ""
+
+
+def _files(directory: Path, root: Path) -> Iterator[Path]:
+    """Yield all files below a directory, however deep, without hidden ones."""
+    waiting = [directory]
+    while waiting:
+        entry = waiting.pop()
+        if entry.is_symlink():
+            _check_link(entry, root)
+        if entry.is_dir():
+            waiting += reversed(shown(entry))
+        else:
+            yield entry
+
+
+def _check_link(link: Path, root: Path) -> None:
+    outside = not link.resolve().is_relative_to(root.resolve())
+    if outside or link.is_dir():
+        leads = "leads out of the folder" if outside else "leads to a directory"
+        actual = f"{link.relative_to(root)}, a link that {leads}"
+        raise invalid(Problem(str(root), actual, "files", "copy what it leads to"))
+
+
+def _is_shown(path: Path) -> bool:
+    return not path.name.startswith(".")

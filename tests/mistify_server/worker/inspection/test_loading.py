@@ -1,0 +1,65 @@
+"""The parts of the data of a config: what is wrong with each, and what is left out of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from executors.structure.signature import Activation, Input, Output, Signature
+from mistify_server.tasks.problems import ProblemCollector
+from mistify_server.tasks.sources import DataSource
+from mistify_server.worker.cache import SourceCache
+from mistify_server.worker.inspection.loading import InspectedData
+
+FIGURES = Signature((Input("x", (2,), "float32"),), (Output("y", (2,), Activation.SOFTMAX),))
+IMAGES = Signature((Input("x", (4, 4, 3), "float32"),), FIGURES.outputs)
+
+
+def inspected(data: DataSource, signature: Signature) -> tuple[InspectedData, list[str]]:
+    problems = ProblemCollector()
+    loading = InspectedData(SourceCache(lambda _: None), problems, data, signature, lambda inputs: {})
+    loading.load()
+    return loading, [f"{problem.place}: {problem.value}" for problem in problems.problems]
+
+
+@pytest.mark.parametrize(
+    ("broken", "places"),
+    [
+        ({"train"}, ["dataset.train"]),
+        ({"test"}, ["dataset.test"]),
+        ({"train", "test"}, ["dataset.test", "dataset.train"]),
+        ({"train", "validation"}, ["dataset.train", "dataset.validation"]),
+    ],
+)
+def test_a_mistake_is_reported_of_the_file_that_has_it_alone(
+    tmp_path: Path, broken: set[str], places: list[str]
+) -> None:
+    parts = {name: tmp_path / f"{name}.csv" for name in ("train", "test", "validation")}
+    for name, path in parts.items():
+        wrong = "3,4,1,9\n" if name in broken else ""
+        path.write_text(f"a,b,y\n1,2,0\n3,4,1\n{wrong}")
+    settings = {"validation": str(parts["validation"])}
+    data = DataSource.model_validate(
+        {"train": str(parts["train"]), "test": str(parts["test"]), "settings": settings}
+    )
+    _, problems = inspected(data, FIGURES)
+    assert problems == [f"{place}: row 4: 4 cells" for place in places]
+
+
+def test_what_is_left_out_is_said_of_each_part(tmp_path: Path) -> None:
+    for part in ("train", "test", "more"):
+        for kind in ("cat", "dog"):
+            (tmp_path / part / kind).mkdir(parents=True)
+            for number in range(2):
+                pixels = np.zeros((4, 4, 3), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / part / kind / f"{number}.png")
+    (tmp_path / "train" / "cat" / "1.heic").touch()
+    (tmp_path / "more" / "dog" / "1.raw").touch()
+    data = DataSource(**{part: str(tmp_path / part) for part in ("train", "test")})
+    with_more = data.model_copy(update={"unlabelled": str(tmp_path / "more")})
+    loading, problems = inspected(with_more, IMAGES)
+    assert (problems, loading.left_out) == (
+        [],
+        ("dataset.train: 1 .heic in cat", "dataset.unlabelled: 1 .raw in dog"),
+    )
