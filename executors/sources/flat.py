@@ -26,12 +26,15 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     they often are to train a new head.
 
     Raises:
-        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, weights that are no
-            plain floats, or activations of more than 4 GiB.
+        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, no weights to train, or
+            some that are no plain floats, or activations of more than 4 GiB.
     """
     _check_plain(path, model)
     model = without_lora(model)
     model.trainable = True
+    if not model.trainable_weights:
+        expected, fix = "layers with weights, such as Dense", "save the model that was trained"
+        raise invalid(path, "a model without weights, of which nothing can be adapted", expected, fix)
     try:
         structure = analyse(model)
         _check_memory(path, structure)

@@ -24,7 +24,7 @@ def without_lora(model: keras.Model) -> keras.Model:
     factors = {id(getattr(layer, name)) for layer in tuned for name in _FACTORS if hasattr(layer, name)}
     kept = [variable for variable in model.variables if id(variable) not in factors]
     for variable, copy in zip(kept, plain.variables, strict=True):
-        copy.assign(variable)
+        copy.assign(variable.value)
     layers = zip(keras_internals.all_layers(model), keras_internals.all_layers(plain), strict=True)
     for layer, copy in layers:
         if getattr(layer, "lora_enabled", False):

@@ -267,6 +267,13 @@ def test_weights_that_are_no_plain_floats_are_refused(tmp_path):
     refused(tmp_path / "model.keras", "'inner', which is quantized; expected float weights")
 
 
+def test_a_model_without_weights_is_refused(tmp_path):
+    image = keras.Input((8, 8, 3))
+    x = layers.Normalization(mean=[1.0, 2.0, 3.0], variance=[1.0, 1.0, 1.0])(image)
+    keras.Model(image, layers.Softmax()(layers.GlobalAveragePooling2D()(x))).save(tmp_path / "model.keras")
+    refused(tmp_path / "model.keras", "a model without weights, of which nothing can be adapted")
+
+
 @pytest.mark.parametrize("saved", [True, False])
 def test_a_model_tuned_by_lora_has_what_was_learned_in_its_kernels(tmp_path, saved):
     """Keras saves the sum of a kernel and its low-rank factors."""
