@@ -20,6 +20,13 @@ from mistify.errors import Problem
 _BLOCK: Final = 256
 _MARK: Final = ".tfrecord"
 
+#: A record is its length, a check of that, its content, and a check of this.
+_LENGTH_BYTES: Final = 8
+_FRAME_BYTES: Final = _LENGTH_BYTES + 4 + 4
+
+#: The first bytes of a compressed file.
+_GZIP: Final = b"\x1f\x8b"
+
 #: Where an example stands, and the example.
 Record: TypeAlias = tuple[str, Any]
 
@@ -76,6 +83,7 @@ def _shards(path: Path) -> list[Path]:
 def _records(path: Path) -> Iterator[Record]:
     """Yield every example of a file or of shards."""
     for shard in _shards(path):
+        _check_lengths(path, shard)
         number = 0
         try:
             for record in tf.data.TFRecordDataset(str(shard)):
@@ -84,6 +92,28 @@ def _records(path: Path) -> Iterator[Record]:
         except (tf.errors.OpError, DecodeError) as error:
             actual = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
             raise invalid(Problem(str(path), actual, "tf.train.Example", "write the file again")) from error
+
+
+def _check_lengths(path: Path, shard: Path) -> None:
+    """Refuse a file that ends before one of its records, which TensorFlow would make room for.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the record.
+    """
+    size, at, number = shard.stat().st_size, 0, 0
+    with shard.open("rb", buffering=0) as file:
+        while at < size:
+            length = file.read(_LENGTH_BYTES)
+            end = at + int.from_bytes(length, "little") + _FRAME_BYTES
+            if end > size:
+                actual = (
+                    f"{shard.name}, record {number}: {'compressed' if length[:2] == _GZIP else 'cut off'}"
+                )
+                raise invalid(
+                    Problem(str(path), actual, "whole records, not compressed", "write the file again")
+                )
+            file.seek(end)
+            at, number = end, number + 1
 
 
 def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request) -> Array:

@@ -1,5 +1,7 @@
 """Features of records: their types, and none at all."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,17 @@ def test_what_is_no_name_among_names_is_reported(tmp_path, other):
     assert (
         f"t.tfrecord, record 3: y is {other!r}; expected one of the training data's cat, dog, eel" in reported
     )
+
+
+@pytest.mark.parametrize("kept", [5, 11, 40, -1])
+def test_a_record_that_is_cut_off_is_reported(tmp_path, kept):
+    path = write_records(tmp_path / "t.tfrecord", [{"x": np.ones(3), "y": 1}])
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:kept])
+    reported = problem_of(path, signature([FIGURES], [PRICE]))
+    assert "t.tfrecord, record 1: cut off; expected whole records, not compressed" in reported
+
+
+def test_a_compressed_file_is_reported(tmp_path):
+    path = write_records(tmp_path / "t.tfrecord", [{"x": np.ones(3), "y": 1}])
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert "t.tfrecord, record 0: compressed" in problem_of(path, signature([FIGURES], [PRICE]))
