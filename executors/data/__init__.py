@@ -1,6 +1,6 @@
 """Train and test data: reading them, checking them against a model, holding more than memory can."""
 
-from executors.data.dataset import ClassNames, Dataset, HeldOut, joined, split
+from executors.data.dataset import ClassNames, Dataset, HeldOut, class_counts, joined, split
 from executors.data.storage import Array
 
-__all__ = ["Array", "ClassNames", "Dataset", "HeldOut", "joined", "split"]
+__all__ = ["Array", "ClassNames", "Dataset", "HeldOut", "class_counts", "joined", "split"]

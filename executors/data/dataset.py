@@ -1,6 +1,6 @@
 """Examples to train on and to measure with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from executors.data.errors import invalid
 from executors.data.storage import Array, gathered, stacked
 from mistify.errors import Problem
+from mistify.wording import listed
 
 #: Names of classes in the order of their numbers, by output.
 ClassNames = Mapping[str, tuple[str, ...]]
@@ -47,6 +48,20 @@ class Dataset:
     def sample(self, count: int) -> "Dataset":
         """Return so many examples, the same each time, or all where there are no more; copied."""
         return self.subset(np.sort(np.random.default_rng(0).permutation(len(self))[:count]))
+
+
+def class_counts(parts: Sequence[Dataset]) -> str:
+    """Return how many examples each class has: "12 cat and 10 dog"; empty where classes have no names.
+
+    Args:
+        parts: Of the same data; one class for each example counts.
+    """
+    for output, names in parts[0].classes.items():
+        targets = [part.targets[output] for part in parts if part.targets[output].ndim == 1]
+        if targets:
+            counts = np.bincount(np.concatenate(targets), minlength=len(names))
+            return listed([f"{count:,} {name}" for count, name in zip(counts, names, strict=False)])
+    return ""
 
 
 def joined(first: Dataset, second: Dataset) -> Dataset:

@@ -120,6 +120,7 @@ class PlannedBatch:
         present_accuracy: That of the source as it came, on a sample of the validation data; None where it was
             not measured.
         present_outputs: The score of each of its outputs, likewise.
+        class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
         left_out: Files in the data that are not read, by part: "dataset.train: 12 .heic in cat".
     """
 
@@ -138,6 +139,7 @@ class PlannedBatch:
     flips: bool = False
     present_accuracy: float | None = None
     present_outputs: tuple[OutputScore, ...] = ()
+    class_counts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
 

@@ -71,6 +71,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         "source_steps": batch.source_steps,
         "source_seconds": batch.source_seconds,
         "flips": batch.flips,
+        "class_counts": list(batch.class_counts),
         "left_out": list(batch.left_out),
         "preparations": [asdict(preparation) for preparation in batch.preparations],
         "edges": edges,
@@ -97,6 +98,8 @@ def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     tree = Tree(f"{head}, {duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
     if batch.flips:
         tree.add(_FLIPS)
+    for counts in batch.class_counts:
+        tree.add(escape(counts))
     for files in batch.left_out:
         tree.add(f"[yellow]{escape(files)} are not read[/]")
     for preparation in batch.preparations:

@@ -340,7 +340,7 @@ class PortingService:
         planned = (
             forecast.planned(by_id, self._inspector.engine.slots) if forecast else plan_unchanged(plan, by_id)
         )
-        batch = replace(planned, left_out=inspection.left_out)
+        batch = replace(planned, class_counts=inspection.class_counts, left_out=inspection.left_out)
         if inspection.onednn:
             return batch
         return replace(batch, evidence="; ".join(filter(None, (batch.evidence, WITHOUT_ONEDNN))))

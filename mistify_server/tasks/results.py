@@ -45,6 +45,7 @@ class Inspection(TaskDone):
         metrics: Those of the outputs, likewise.
         estimates: For the edges to come; None where nothing can be adapted.
         outlook: For their accuracies, likewise.
+        class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
         left_out: What is in the data and not read, by part: "dataset.train: 12 .heic in cat".
         problems: With places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
     """
@@ -59,6 +60,7 @@ class Inspection(TaskDone):
     metrics: dict[str, Metric] = Field(default_factory=dict)
     estimates: EdgeEstimates | None = None
     outlook: Outlook | None = None
+    class_counts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 

@@ -111,14 +111,15 @@ class GraphRunner:
             hardware=by_name(profiles),
             metric=data and data[0],
             metrics=dict(data[1]) if data else {},
-            left_out=data[2] if data else (),
+            class_counts=data[2].class_counts if data else (),
+            left_out=data[2].left_out if data else (),
             problems=tuple(problems.problems),
         )
 
     def _inspect_data(
         self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph, outputs: Outputs
-    ) -> tuple[Metric, Mapping[str, Metric], tuple[str, ...]] | None:
-        """Return the metric to compare networks by, those of outputs, and files not read; add problems."""
+    ) -> tuple[Metric, Mapping[str, Metric], InspectedData] | None:
+        """Return the metric to compare networks by, those of outputs, and the data; add problems."""
         inspected = InspectedData(self._cache, problems, data, graph.signature, outputs)
         loaded = inspected.load()
         if loaded is None:
@@ -129,7 +130,7 @@ class GraphRunner:
         describing = partial(description_of, data.settings, graph.signature, objectives, train)
         problems.load("dataset", describing)
         own_metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
-        return metric, own_metrics, inspected.left_out
+        return metric, own_metrics, inspected
 
     def _prepare(self, task: SourceTask) -> SourceResult:
         graph = self._cache.graph(task.model)

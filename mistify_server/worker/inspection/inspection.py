@@ -53,6 +53,7 @@ class _Data(NamedTuple):
         metric: The metric by which networks are compared.
         tested: Examples of the test data; None where these are still to be made.
         metrics: The metric of each output.
+        class_counts: Examples of each class, by part.
         left_out: Files in the data that are not read, by part.
     """
 
@@ -61,6 +62,7 @@ class _Data(NamedTuple):
     metric: Metric
     tested: int | None
     metrics: Mapping[str, Metric]
+    class_counts: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
@@ -109,6 +111,7 @@ class SourceInspector:
             metrics={} if data is None else dict(data.metrics),
             estimates=estimates,
             outlook=outlook,
+            class_counts=() if data is None else data.class_counts,
             left_out=() if data is None else data.left_out,
             problems=tuple(problems.problems),
         )
@@ -157,7 +160,7 @@ class SourceInspector:
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
         metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
         tested = None if test is None else len(test)
-        return _Data(train, validation, metric, tested, metrics, inspected.left_out)
+        return _Data(train, validation, metric, tested, metrics, inspected.class_counts, inspected.left_out)
 
 
 def _one_generated(model: keras.Model, objectives: Mapping[str, Objective]) -> Dataset:

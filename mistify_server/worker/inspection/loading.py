@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from executors.data import Dataset
+from executors.data import Dataset, class_counts
 from executors.data.errors import DecidingDataError, invalid
 from executors.structure.signature import Signature
 from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
@@ -65,7 +65,13 @@ class InspectedData:
         self._signature = signature
         self._outputs = outputs
         self._generator = generator
+        self._class_counts: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
+
+    @property
+    def class_counts(self) -> tuple[str, ...]:
+        """The examples of each class in the data that were loaded, by part."""
+        return tuple(f"dataset.{part}: {counts}" for part, counts in self._class_counts.items())
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -109,7 +115,7 @@ class InspectedData:
         name = "train" if learning.train.labelled else "unlabelled"
         if not self._data.trains_on_answers and not isinstance(learning.validation, DataPart):
             learned = problems.load(f"dataset.{name}", partial(self._cache.learning, learning))
-            self._note(name, learned and learned[0])
+            self._note(name, *(learned or ()))
         else:
             train = self._load(name, partial(self._part, learning.train, objectives))
             validation = train
@@ -135,12 +141,15 @@ class InspectedData:
             return None
 
         data = self._problems.load(f"dataset.{name}", loaded)
-        self._note(name, data)
+        self._note(name, *(() if data is None else (data,)))
         return data
 
-    def _note(self, name: str, data: Dataset | None) -> None:
-        if data is not None and data.left_out:
-            self._left_out[name] = data.left_out
+    def _note(self, name: str, *parts: Dataset) -> None:
+        """Note what there is in a part of the data, which may be divided."""
+        if parts and parts[0].left_out:
+            self._left_out[name] = parts[0].left_out
+        if parts and (counts := class_counts(parts)):
+            self._class_counts[name] = counts
 
     def _part(self, part: DataPart, objectives: Mapping[str, Objective]) -> Dataset:
         """Return a part of the data; where the source is to answer, some examples that it has answered."""

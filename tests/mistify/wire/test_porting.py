@@ -166,6 +166,7 @@ batches = st.builds(
     flips=st.booleans(),
     present_accuracy=st.none() | finite,
     present_outputs=scores,
+    class_counts=st.lists(texts, max_size=2).map(tuple),
     left_out=st.lists(texts, max_size=2).map(tuple),
 )
 plans = st.builds(

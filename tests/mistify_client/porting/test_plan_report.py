@@ -104,8 +104,10 @@ def test_the_tree_says_where_images_are_flipped():
 
 
 def test_the_tree_says_which_files_are_not_read():
-    lacking = Plan((replace(BATCH, left_out=("dataset.train: 12 .heic in cat",)),))
-    assert "dataset.train: 12 .heic in cat are not read" in lines_of(lacking)[1]
+    counts = ("dataset.train: 9 cat and 3 dog",)
+    lacking = Plan((replace(BATCH, class_counts=counts, left_out=("dataset.train: 12 .heic in cat",)),))
+    assert "dataset.train: 9 cat and 3 dog" in lines_of(lacking)[1]
+    assert "dataset.train: 12 .heic in cat are not read" in lines_of(lacking)[2]
     assert plan_report(lacking)["batches"][0]["left_out"] == ["dataset.train: 12 .heic in cat"]
 
 

@@ -315,10 +315,18 @@ async def test_plans_and_goals_tell_of_files_that_are_not_read(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     unread = "dataset.train: 12 .heic in cat"
-    site.write("heic.json", {"costs": {"flops": 500.0}, "floor": {}, "left_out": [unread]})
+    site.write(
+        "heic.json",
+        {
+            "costs": {"flops": 500.0},
+            "floor": {},
+            "left_out": [unread],
+            "class_counts": ["dataset.train: 9 cat"],
+        },
+    )
     configs = [make_config("a", model="heic.json", FLOP="0.5x")]
     (batch,) = (await caller.plan(configs)).batches
-    assert batch.left_out == (unread,)
+    assert (batch.left_out, batch.class_counts) == ((unread,), ("dataset.train: 9 cat",))
     (goal,) = (await caller.submit(configs)).goals
     assert goal.warning == f"{unread} are not read"
 

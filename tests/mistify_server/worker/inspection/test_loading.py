@@ -63,3 +63,4 @@ def test_what_is_left_out_is_said_of_each_part(tmp_path: Path) -> None:
         [],
         ("dataset.train: 1 .heic in cat", "dataset.unlabelled: 1 .raw in dog"),
     )
+    assert loading.class_counts == ("dataset.test: 2 cat and 2 dog", "dataset.train: 2 cat and 2 dog")
