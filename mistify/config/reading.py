@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -21,8 +21,11 @@ from mistify.costs.profiles import NominalProfile
 from mistify.errors import THE_CONFIG, MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.rechecking import Rechecked, rechecked
-from mistify.parsing.validation import InvalidValue, Keys, json_path, shown, unknown_name
+from mistify.parsing.validation import InvalidValue, Keys, json_path, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
+
+#: Goals with mistakes that are checked again for others: no error has room for those of more.
+_MOST_RECHECKED: Final = 1_000
 
 _OF_THE_JOB: Final = "of the job"
 
@@ -140,12 +143,15 @@ def read_batch(
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
     configs, mistaken = _validated([entry.value for entry in entries], common or {})
     repaired = {
-        index: rechecked(
-            PortingConfig, {**(common or {}), **value} if isinstance(value, dict) else value, f"[{index}]"
-        )
-        for index, (value, _) in mistaken.items()
+        index: rechecked(PortingConfig, _with_common(value, common or {}), f"[{index}]")
+        for index, (value, _) in islice(mistaken.items(), _MOST_RECHECKED)
     }
-    wrong = (each.problems for each in repaired.values())
+    wrong = (
+        repaired[index].problems
+        if index in repaired
+        else problems_of(error, PortingConfig, f"[{index}]", value)
+        for index, (value, error) in mistaken.items()
+    )
     found = in_the_file(chain.from_iterable(wrong), entries)
     problems += [problem for problem in found if problem.place not in known]
     problems += in_the_file(_problems_together(entries, configs, repaired, server_knows_more), entries)
@@ -160,13 +166,17 @@ def _validated(
     mistaken: dict[int, tuple[Any, ValidationError]] = {}
     for index, value in enumerate(values):
         try:
-            config = PortingConfig.model_validate({**common, **value} if isinstance(value, dict) else value)
+            config = PortingConfig.model_validate(_with_common(value, common))
         except ValidationError as error:
             mistaken[index] = value, error
         else:
             config.model_fields_set.difference_update(common.keys() - value.keys())
             configs[index] = config
     return configs, mistaken
+
+
+def _with_common(value: Any, common: Mapping[str, object]) -> Any:
+    return {**common, **value} if isinstance(value, dict) else value
 
 
 def _problems_together(
