@@ -100,9 +100,9 @@ class GraphRunner:
             if cost is not None:
                 profiles = at_each_precision(calibrated_by(profiles, cost, network))
                 costs = costs_of(cost, profiles)
-            if not _generated(task.data):
-                outputs = Runner(network).run_all
-                data = self._inspect_data(problems, task.data, graph, outputs)
+            runner = None if _generated(task.data) else problems.load("model", lambda: Runner(network))
+            if runner is not None:
+                data = self._inspect_data(problems, task.data, graph, runner.run_all)
         return Inspection(
             costs=dict(costs),
             # Another precision may be faster: latency is decided by measuring.

@@ -1,6 +1,5 @@
 """Packages are measured on this device."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client import profiling
 from mistify_client.profiling import measure_package, package_latency_ms
+from tests.ending import end
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -32,10 +32,6 @@ def test_packages_are_measured_with_the_threads_of_their_goal(
     manifest.model_copy(update={"latency": latency}).save(package)
     assert 0 < package_latency_ms(package) < 1000
     assert used == {threads}
-
-
-def end(package: Path) -> float:
-    os.abort()
 
 
 def test_a_package_at_which_litert_ends_ends_nothing_else(

@@ -11,6 +11,7 @@ from mistify.profiling import isolated
 from mistify.profiling.isolated import Chains, measure_isolated
 from mistify.profiling.measuring import Progress
 from mistify.profiling.samples import Chain
+from tests.ending import end
 
 
 def dense(size: int) -> Chain:
@@ -34,12 +35,6 @@ def measure_or_end(
                     readings.append(OperatorTiming(chain, integer, count, 1.0))
                     progress(0.5)
     return DeviceTable(name, f"measured by {os.getpid()}", "runtime", tuple(readings))
-
-
-def end(
-    name: str, threads: tuple[int, ...], chains: Chains, seconds: float, progress: Progress
-) -> DeviceTable:
-    os.abort()
 
 
 def test_a_device_is_measured_in_another_process() -> None:

@@ -29,8 +29,11 @@ from mistify_server.tasks.tasks import (
     ReferenceTask,
     SourceTask,
 )
+from mistify_server.worker.packaging.measurement import isolated
+from mistify_server.worker.packaging.tflite import runner
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.runner import TaskRunner
+from tests.ending import end
 from tests.saved_models import Digits, save_digits
 
 COMMON: dict[str, Any] = {
@@ -224,6 +227,18 @@ def test_data_that_do_not_fit_are_reported(bench: Bench, tmp_path: Path) -> None
     data = DataSource(train=str(tmp_path / "data.npz"), test="builtin:digits-test")
     (problem,) = bench.inspect(data=data).problems
     assert (problem.place, problem.value) == ("dataset.train", "x of shape (4, 8, 8, 2)")
+
+
+def test_a_graph_at_which_litert_ends_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "measure_latency", end)
+    monkeypatch.setattr(isolated, "measure_latencies", end)
+    as_foreseen = bench.inspect()
+    assert not as_foreseen.problems
+    assert as_foreseen.hardware["host"] == HOST
+    monkeypatch.setattr(runner, "describe", end)
+    (problem,) = bench.inspect().problems
+    assert problem.place == "model"
+    assert "LiteRT ends" in problem.value
 
 
 def test_what_litert_lacks_is_reported(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_networks_are_measured_together_with_their_threads() -> None:
     measured = latencies_of({"one": TINY, "other": TINY}, 2)
     assert list(measured) == ["one", "other"]
-    assert all(0 < latency.median_ms < 100 for latency in measured.values())
+    assert all(0 < latency.median_ms < 1000 for latency in measured.values())
     assert {latency.threads for latency in measured.values()} == {2}
 
 
