@@ -25,6 +25,7 @@ from executors.structure.edits.widths import (
     widen,
     widened,
 )
+from executors.structure.empty_means import with_finite_means
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.graph import set_weights
@@ -73,5 +74,6 @@ __all__ = [
     "unmatched",
     "widen",
     "widened",
+    "with_finite_means",
     "without_blocks",
 ]

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure import UnsupportedLayerError, analyse, narrow, with_finite_means
 from tests.executors.structure.networks import alternate, randomised, same
 
 layers = keras.layers
@@ -128,3 +128,24 @@ def test_an_initial_state_is_refused():
     x = layers.GRU(7, name="gru")(embedded()(ids), initial_state=state)
     with pytest.raises(UnsupportedLayerError, match="initial state"):
         analyse(keras.Model([ids, state], layers.Dense(3)(x)))
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_text_without_tokens_has_a_mean_of_zeros(keepdims):
+    """Keras divides nothing by nothing; every other text stays what it is."""
+    ids = keras.Input((LENGTH,), dtype="int32", name="ids")
+    mean = layers.GlobalAveragePooling1D(keepdims=keepdims)(embedded()(ids))
+    source = randomised(keras.Model(ids, layers.Dense(3, name="class")(mean)))
+    finite, read = with_finite_means(source), texts()
+    read[2] = 0
+    expected, actual = (model.predict(read, verbose=0) for model in (source, finite))
+    assert np.isnan(expected[2]).all()
+    np.testing.assert_allclose(np.delete(actual, 2, 0), np.delete(expected, 2, 0), rtol=1e-6)
+    bias = np.broadcast_to(np.asarray(source.get_layer("class").bias), actual[2].shape)
+    np.testing.assert_allclose(actual[2], bias, rtol=1e-6)
+
+
+def test_means_without_a_mask_stay():
+    ids = keras.Input((LENGTH,), dtype="int32", name="ids")
+    source = keras.Model(ids, classified(layers.Embedding(WORDS, WIDTH)(ids)))
+    assert with_finite_means(source) is source

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from executors.inspection.errors import invalid
-from executors.structure import fold_batch_norm
+from executors.structure import fold_batch_norm, with_finite_means
 from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
@@ -77,8 +77,9 @@ def constant(model: keras.Model) -> Callable[..., Any]:
     """Return the function of a model, with its weights as constants.
 
     The converter leaves variables to be set at run time. The constants become part of the graph in which the
-    function is called, be it that of a branch.
+    function is called, be it that of a branch. Means under a mask that leaves nothing are zeros.
     """
+    model = with_finite_means(model)
     trained = [variable.numpy() for variable in model.trainable_variables]
     untrained = [variable.numpy() for variable in model.non_trainable_variables]
 

@@ -157,6 +157,21 @@ def test_the_size_of_what_is_unrolled_is_as_foretold(kind, precision):
     assert size == pytest.approx(analyse(unrolled).network().size_bytes(precision), rel=0.05)
 
 
+@pytest.mark.parametrize("precision", ["none", "int8"])
+def test_a_text_without_tokens_is_no_division_by_zero(precision):
+    """In integers LiteRT would not run it, nor any conversion that fixes the batch."""
+    ids = keras.Input((6,), dtype="int32", name="ids")
+    mean = layers.GlobalAveragePooling1D()(layers.Embedding(9, 8, mask_zero=True)(ids))
+    texts = np.random.default_rng(0).integers(1, 9, size=(20, 6)).astype(np.int32)
+    network = convert(
+        randomised(keras.Model(ids, layers.Dense(3, name="class")(mean))),
+        QuantizationConfig(precision=precision),
+        {"ids": texts},
+    )
+    texts[0] = 0
+    assert np.isfinite(Runner(network)({"ids": texts})["class"]).all()
+
+
 def two_by_two():
     """Two inputs, one of them tokens, and two outputs, neither in the order of the alphabet."""
     tokens = keras.Input((5,), dtype="int32", name="tokens")
