@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from executors.structure.graph import Graph, Node
 from executors.structure.reading.reader import read_graph
+from executors.structure.served import SERVED
 
 Array = npt.NDArray[np.float32]
 layers = keras.layers
@@ -96,7 +97,7 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
             config["use_bias"] = True
         if name in settled_weights:
             config["epsilon"] = 0.0
-        return type(layer).from_config(config)
+        return SERVED.get(type(layer), type(layer)).from_config(config)
 
     return slim.build(make_layer, slim.weights | folded_weights | settled_weights)
 

@@ -21,7 +21,7 @@ _MODULES: Final = {
     "keras.src.ops.core": ("Slice",),
     "keras.src.ops.math": ("Logsumexp",),
     "keras.src.ops.nn": ("Sigmoid", "Softmax"),
-    "keras.src.ops.numpy": ("Add", "Concatenate", "Multiply"),
+    "keras.src.ops.numpy": ("Add", "Argmax", "Argmin", "Concatenate", "Multiply"),
     "keras.src.applications.convnext": ("LayerScale", "StochasticDepth"),
     "keras.src.backend": ("get_keras_mask", "set_keras_mask"),
 }

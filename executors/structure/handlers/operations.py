@@ -17,6 +17,7 @@ from executors.structure.keras_internals import core as _core
 from executors.structure.keras_internals import math as _math
 from executors.structure.keras_internals import nn as _nn
 from executors.structure.keras_internals import numpy as _numpy
+from executors.structure.served import SERVED
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
@@ -40,6 +41,7 @@ class KeepsChannels(LayerHandler):
     *(_numpy.Reshape, _numpy.Roll, _numpy.Stack, _numpy.Swapaxes, _numpy.Take, _numpy.Tile),
     *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
     *(_numpy.Mod, _numpy.Power, _nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
+    *SERVED.values(),
 )
 class Rearrangement(KeepsChannels):
     """Compares, rearranges, or joins what is broadcast: no products of weights and channels."""

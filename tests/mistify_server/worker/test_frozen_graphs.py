@@ -248,5 +248,5 @@ def test_what_litert_lacks_is_reported(tmp_path: Path) -> None:
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
     result: Any = runner.run(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
     (problem,) = [problem for problem in result.problems if problem.place == "model"]
-    assert problem.value == "the operations MatrixDeterminant"
+    assert problem.value == "the operation MatrixDeterminant"
     assert not result.costs

@@ -1,6 +1,5 @@
 """The conversion of networks to LiteRT at the precision that is asked for."""
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,12 +11,12 @@ import keras
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from executors.inspection.errors import invalid
 from executors.structure import fold_batch_norm, with_finite_means
 from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
+from mistify_server.worker.packaging.conversion.lacking import lacking_operators
 from mistify_server.worker.packaging.conversion.representative import (
     Examples,
     Rows,
@@ -30,9 +29,6 @@ from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 Tensors = dict[str, tf.Tensor]
 
 _FLOAT32 = QuantizationConfig()
-
-#: The line in which the converter lists the operations that LiteRT has no kernel for.
-_LACKING = re.compile(r"^TF Select ops: (.*)$", re.MULTILINE)
 
 
 def convert(
@@ -62,7 +58,7 @@ class SavedNetwork:
     def at(self, quantization: QuantizationConfig, examples: Examples | None = None) -> bytes:
         """Return the `.tflite` at a precision, as `convert` does."""
         rows = None if examples is None else partial(one_by_one, typed(examples, self.model))
-        return with_fixed_batch(convert_saved(self.directory, quantization, rows))
+        return with_fixed_batch(convert_saved(self.directory, quantization, rows, self.model))
 
 
 @contextmanager
@@ -148,7 +144,10 @@ def convert_for_any_batch(
 
 
 def convert_saved(
-    directory: str, quantization: QuantizationConfig, rows: Callable[[], Rows | SignatureRows] | None
+    directory: str,
+    quantization: QuantizationConfig,
+    rows: Callable[[], Rows | SignatureRows] | None,
+    model: keras.Model | None = None,
 ) -> bytes:
     """Convert the functions that a directory holds to a `.tflite` with a signature for each.
 
@@ -157,6 +156,7 @@ def convert_saved(
         quantization: The precision of the network.
         rows: Returns examples that scales are taken from; where there are several functions, each with the
             signature that it is for.
+        model: That the functions were made of, whose layers errors name; None for graphs without layers.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -166,9 +166,7 @@ def convert_saved(
     try:
         converted: bytes = converter.convert()
     except ConverterError as error:
-        lacking = _LACKING.search(str(error))
-        reason = f"the operations {lacking[1]}" if lacking else str(error).strip().splitlines()[0][:200]
-        raise invalid("the model", reason, "operations that LiteRT has", "replace them") from error
+        raise lacking_operators(str(error), model) from error
     return converted
 
 

@@ -130,5 +130,5 @@ def test_what_litert_lacks_is_reported(tmp_path: Path, operation: str) -> None:
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
     inspection: Any = runner.run(InspectTask(model=source, **COMMON))
     (problem,) = inspection.problems
-    assert (problem.place, problem.value) == ("model", f"the operations {operation.capitalize()}")
+    assert (problem.place, problem.value) == ("model", f"layer {operation!r}, a {operation.capitalize()}")
     assert not inspection.costs

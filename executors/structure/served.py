@@ -1,0 +1,36 @@
+"""Operations of Keras as packages have them, where LiteRT lacks what Keras computes them by."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import tensorflow as tf
+from typing_extensions import override
+
+from executors.structure.keras_internals import numpy
+
+
+class ServedArgmax(numpy.Argmax):  # type: ignore[misc]  # Keras has no types
+    """The place of the largest value: for Keras 0 is larger than -0, here they are equal."""
+
+    @override
+    def call(self, x: Any) -> tf.Tensor:
+        return _place(tf.math.argmax, x, self.axis, self.keepdims)
+
+
+class ServedArgmin(numpy.Argmin):  # type: ignore[misc]  # Keras has no types
+    """The place of the smallest value, likewise."""
+
+    @override
+    def call(self, x: Any) -> tf.Tensor:
+        return _place(tf.math.argmin, x, self.axis, self.keepdims)
+
+
+def _place(extreme: Any, x: Any, axis: int | None, keepdims: bool) -> tf.Tensor:
+    place = extreme(tf.reshape(x, [-1]) if axis is None else x, axis or 0, output_type=tf.int32)
+    if not keepdims:
+        return place
+    return tf.reshape(place, [1] * len(x.shape)) if axis is None else tf.expand_dims(place, axis)
+
+
+#: What takes the place of an operation in a package.
+SERVED: Final[Mapping[type, Any]] = {numpy.Argmax: ServedArgmax, numpy.Argmin: ServedArgmin}

@@ -1,0 +1,73 @@
+"""Operations of a network that LiteRT lacks, said of the layers that they come from."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import keras
+
+from executors.structure.reading.reader import read_graph
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify_server.worker.packaging.tflite.layer_names import layer_at
+
+#: Where the converter names an operation that it cannot convert: what it is, and the name that it has.
+_OPERATION: Final = re.compile(r'error: loc\((?:callsite\()*fused\["(\w+):", "([^"@]*)')
+
+#: The line in which the converter lists such operations.
+_LISTED: Final = re.compile(r"^(?:TF Select|Custom) ops: (.*)$", re.MULTILINE)
+
+#: Parts of an operation's name that say nothing of the network.
+_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
+
+_EXPECTED: Final = "layers that LiteRT has operators for"
+_FIX: Final = "replace it by other layers, or leave what it does to the app that runs the package"
+
+
+#: What else helps, by the layer's class.
+_OWN_FIXES: Final = {
+    "Conv1DTranspose": "use dilation_rate=1",
+    "Conv2DTranspose": "use dilation_rate=1",
+    "Resizing": 'use interpolation="bilinear" or "nearest", and antialias=False',
+    "UpSampling2D": 'use interpolation="bilinear" or "nearest"',
+}
+
+
+class _Lacking(NamedTuple):
+    """What needs an operation that LiteRT lacks, and how to do without."""
+
+    value: str
+    fix: str = _FIX
+
+
+def lacking_operators(message: str, model: keras.Model | None) -> MistifyError:
+    """Return the error INVALID_MODEL of a network that cannot be converted.
+
+    Args:
+        message: The converter's.
+        model: Whose layers are named; None for a graph without any.
+    """
+    layers = {} if model is None else _kinds(model)
+    found = [_found(operation, place, layers) for operation, place in _OPERATION.findall(message)]
+    if not found:
+        listed = _LISTED.search(message)
+        first_line = message.strip().splitlines()[0][:200]
+        found = [_Lacking(f"the operations {listed[1]}" if listed else first_line)]
+    problems = [Problem("model", value, _EXPECTED, fix) for value, fix in dict.fromkeys(found)]
+    return MistifyError(ErrorCode.INVALID_MODEL, "LiteRT cannot run the model", problems)
+
+
+def _found(operation: str, place: str, layers: Mapping[str, str]) -> _Lacking:
+    # An operation of Keras, which is no layer, gives its parts no names; it may be called as they are.
+    layer = layer_at(place, layers) or next(
+        (name for name, kind in layers.items() if kind == operation), None
+    )
+    if layer is not None:
+        kind = layers[layer]
+        return _Lacking(f"layer {layer!r}, a {kind}", _OWN_FIXES.get(kind, _FIX))
+    named = "/".join(part for part in place.split("/") if part not in _CALLS)
+    return _Lacking(f"the operation {operation}" + (f" of {named!r}" if named != operation else ""))
+
+
+def _kinds(model: keras.Model) -> dict[str, str]:
+    """Return the classes of a model's layers by their names."""
+    return {name: type(layer).__name__ for name, layer in read_graph(model).layers.items()}
