@@ -14,6 +14,8 @@ from executors.training.evaluation import call, evaluate
 from executors.training.objectives import Objective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.costs.quantization import Quantization
+from mistify.parsing.quantities import format_bytes
+from mistify.wording import listed
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
@@ -25,6 +27,7 @@ from mistify_server.worker.packaging.conversion.result import Conversion, Conver
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
+from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Arrays
 
 
@@ -60,14 +63,16 @@ def package_model(
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
     zipped = branches and task.settings.saved_model
+    converted = _convert(model, task, setup, training_steps, branches)
+    remarks = (_note_on_classes(model, setup.train), _note_on_floats(converted.serve, model, task))
     conversion = Conversion(
-        networks=_convert(model, task, setup, training_steps, branches),
+        networks=converted,
         inputs=[tensor.name for tensor in model.inputs],
         outputs=output_names(model),
         originals=[partial(_run, network) for network in networks],
         float32=partial(convert, model),
         accuracy=accuracy,
-        note=_note_on_classes(model, setup.train),
+        note="; ".join(filter(None, remarks)),
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
         other_files={
@@ -127,6 +132,16 @@ def _note_on_classes(model: keras.Model, train: Dataset) -> str:
     """Return a remark on the classes that have no training example; empty where all have."""
     empty = empty_classes(signature_of(model), train)
     return f"no training example of {named(empty)}: it may have been unlearned" if empty else ""
+
+
+def _note_on_floats(network: bytes, model: keras.Model, task: PackageTask) -> str:
+    """Return a remark on the kernels of an integer package that are float32; empty where there are none."""
+    precision = task.settings.quantization.precision
+    kept = float_kernels(network, {layer.name for layer in model.layers}) if precision.integer else {}
+    if not kept:
+        return ""
+    named_kernels = listed([f"{layer} ({format_bytes(size, 3)})" for layer, size in kept.items()])
+    return f"as {precision.value}: kernels stay in float32 in {named_kernels}"
 
 
 def _run(model: keras.Model, inputs: Arrays) -> dict[str, Array]:

@@ -1,0 +1,26 @@
+"""The layers whose kernels stay in float32."""
+
+import keras
+import numpy as np
+import pytest
+
+from mistify.config.quantization import QuantizationConfig
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.layer_names import float_kernels
+
+layers = keras.layers
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("precision", "kept"),
+    [("int8", {"volumes": 4 * 2**3 * 2 * 5}), ("none", {"volumes": 4 * 2**3 * 2 * 5, "scores": 4 * 3 * 135})],
+)
+def test_they_are_named_with_their_bytes(precision: str, kept: dict[str, int]) -> None:
+    """LiteRT has no convolution of integers over volumes."""
+    inputs = keras.Input((4, 4, 4, 2), name="x")
+    x = layers.Conv3D(5, 2, name="volumes")(inputs)
+    model = keras.Model(inputs, layers.Dense(3, name="scores")(layers.Flatten()(x)))
+    examples = {"x": np.random.default_rng(0).normal(size=(20, 4, 4, 4, 2)).astype(np.float32)}
+    network = convert(model, QuantizationConfig.model_validate(precision), examples)
+    assert float_kernels(network, {layer.name for layer in model.layers}) == kept
