@@ -90,6 +90,11 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Two servers on one port would each get a part of the calls.
     ("grpc.so_reuseport", 0),
+    # gRPC gives up calls that have waited for 30 s to be taken up, or where 1,000 wait: so many watchers may
+    # come at once on a busy machine.
+    ("grpc.server_max_unrequested_time_in_server", 600),
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 100_000),
     # Connections that nobody uses are closed: clients connect again with their next call.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),
