@@ -44,7 +44,7 @@ from mistify.package.manifest import Manifest
 from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import Run
+from mistify_client.runtime.interpreter import Run, Shapes
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.options import options_of
@@ -170,7 +170,7 @@ class SlowableSubnets:
         self._subnets = subnets
 
     @property
-    def shapes(self) -> Sequence[tuple[tuple[int, ...], ...]]:
+    def shapes(self) -> Shapes | None:
         """Return those of the subnets."""
         return self._subnets.shapes
 

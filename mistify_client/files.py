@@ -1,13 +1,23 @@
 """Files and directories of commands: named by the user, or for one process at a time."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files import try_lock
+
+#: Errors of paths that lead to something else than expected, or to what this process may not use.
+_DAMAGE: Final = frozenset(
+    {
+        *(errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL),
+        *(errno.EACCES, errno.EPERM),
+    }
+)
 
 
 def read_text(path: Path) -> str:
@@ -44,6 +54,31 @@ def output_directory(path: Path, option: str = "--out") -> None:
         value = f"{path} ({error.strerror})"
         problem = Problem(option, value, "a directory to write into", "give another one")
         raise invalid_config([problem], "the output") from error
+
+
+@contextmanager
+def damage_reported(state: Path) -> Iterator[None]:
+    """Report files of a package's state that are no such files, or may not be used, as one typed error.
+
+    Args:
+        state: the state directory, or one below it.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, naming the file.
+        OSError: another one, such as that of a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DAMAGE:
+            raise
+        expected = "a file or directory that Mistify has made, and that this process may read and write"
+        fix = "remove it, or change its permissions"
+        problem = Problem(
+            str(error.filename2 or error.filename or state), error.strerror or str(error), expected, fix
+        )
+        message = f"the state of the package cannot be used ({state})"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
 
 
 @contextmanager

@@ -1,11 +1,13 @@
 """The manifest of a package: `manifest.json` next to the network (paper 4.3, 7)."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     Field,
     SerializerFunctionWrapHandler,
@@ -26,6 +28,7 @@ from mistify.package.records import (
     read_record,
 )
 from mistify.package.training import Training
+from mistify.parsing.validation import InvalidValue
 
 FORMAT_VERSION: Final = 3
 MANIFEST = "manifest.json"
@@ -59,6 +62,13 @@ _SINCE_FORMAT_3: Final = ("labels", "preparation")
 Figure = Annotated[float, Field(ge=0)]
 
 
+def _number_type(name: str) -> str:
+    with suppress(TypeError, ValueError):
+        if np.dtype(name).name == name and np.dtype(name).kind in "biufc":
+            return name
+    raise InvalidValue(name, 'a NumPy type of numbers such as "float32"', "fetch the package again")
+
+
 class TensorInfo(Record):
     """An input or output of the network; -1 in the shape is the batch dimension.
 
@@ -67,7 +77,7 @@ class TensorInfo(Record):
     """
 
     name: str
-    dtype: str
+    dtype: Annotated[str, AfterValidator(_number_type)]
     shape: tuple[int, ...]
     scale: Annotated[float, Field(gt=0)] | None = None
     zero_point: int | None = None

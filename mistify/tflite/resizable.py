@@ -1,9 +1,11 @@
-"""The part of a network that runs batches of any size: what LiteRT's `Interpreter` needs of it.
+"""The parts of a network: graphs that run batches of any size, and graphs whose shapes are fixed.
 
-Beside it, packages have graphs with fixed shapes for accelerators. LiteRT packs the weights of all graphs of
-a file, whichever runs, so that they would take as much memory once more.
+LiteRT's `Interpreter` runs the former, its `CompiledModel`, by which accelerators are reached, the latter.
+Both pack the weights of all graphs of a file, whichever runs, so that the other part would take as much
+memory once more. No graph of one part runs one of the other.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
 from typing import Any
 
@@ -14,6 +16,15 @@ from mistify.package.manifest import FIXED_BATCH
 #: The fields of a network in the table that its file begins with.
 _GRAPHS, _SIGNATURES = 8, 18
 
+#: The field of a signature that has the number of its graph.
+_GRAPH = 12
+
+#: The bytes of a length, of a place, and of the number of a graph.
+_WIDTH = 4
+
+#: Four-byte numbers of a file by their places.
+_Numbers = Mapping[int, int]
+
 
 def resizable(network: bytes | mmap) -> bytes:
     """Return a network without its graphs of fixed shapes, which are the last of the file, if it has any.
@@ -21,28 +32,64 @@ def resizable(network: bytes | mmap) -> bytes:
     Raises:
         ValueError: it is no network.
     """
+    return _part(network, _without_fixed)
+
+
+def fixed_shapes(network: bytes | mmap) -> bytes:
+    """Return a network without its graphs for any batch, which are the first of the file.
+
+    A network without fixed shapes is returned as it is.
+
+    Raises:
+        ValueError: it is no network.
+    """
+    return _part(network, _without_others)
+
+
+def _part(network: bytes | mmap, numbers_without: Callable[[Any, int, Sequence[Any]], _Numbers]) -> bytes:
     try:
-        return _without_fixed(network, schema.Model.GetRootAs(network, 0))
+        model = schema.Model.GetRootAs(network, 0)
+        signatures = [model.SignatureDefs(number) for number in range(model.SignatureDefsLength())]
+        fixed = [one for one in signatures if one.SignatureKey().endswith(FIXED_BATCH.encode())]
+        if not fixed:
+            return bytes(network)
+        return _changed(network, numbers_without(model, len(signatures) - len(fixed), fixed))
     except Exception as error:  # of whatever is read in its place
         raise ValueError(f"no network: {error}") from error
 
 
-def _without_fixed(network: bytes | mmap, model: Any) -> bytes:
-    signatures = [model.SignatureDefs(number) for number in range(model.SignatureDefsLength())]
-    fixed = [one for one in signatures if one.SignatureKey().endswith(FIXED_BATCH.encode())]
-    if not fixed:
-        return bytes(network)
+def _without_fixed(model: Any, others: int, fixed: Sequence[Any]) -> _Numbers:
+    """Return what the file has to say for both lists to end earlier."""
     graphs = min(one.SubgraphIndex() for one in fixed)
-    shorter = {_GRAPHS: graphs, _SIGNATURES: len(signatures) - len(fixed)}
-    places = sorted((_place(model, field), count) for field, count in shorter.items())
-    view, parts, done = memoryview(network), [], 0
-    for place, count in places:
-        parts += [view[done:place], count.to_bytes(4, "little")]
-        done = place + 4
-    return b"".join([*parts, view[done:]])
+    return {_list_at(model, _GRAPHS): graphs, _list_at(model, _SIGNATURES): others}
 
 
-def _place(model: Any, field: int) -> int:
-    """Return where in the file the length of a list stands."""
+def _without_others(model: Any, others: int, fixed: Sequence[Any]) -> _Numbers:
+    """Return what the file has to say for both lists to begin later, and graphs to have other numbers."""
+    graphs = min(one.SubgraphIndex() for one in fixed)
+    return {
+        **_list_from(model, _GRAPHS, graphs, model.SubgraphsLength()),
+        **_list_from(model, _SIGNATURES, others, others + len(fixed)),
+        **{one._tab.Pos + one._tab.Offset(_GRAPH): one.SubgraphIndex() - graphs for one in fixed},
+    }
+
+
+def _list_at(model: Any, field: int) -> int:
+    """Return where in the file a list stands: its length, followed by the places of its entries."""
     table = model._tab
-    return int(table.Vector(table.Offset(field))) - 4
+    return int(table.Vector(table.Offset(field))) - _WIDTH
+
+
+def _list_from(model: Any, field: int, first: int, count: int) -> _Numbers:
+    """Return what the file has to say for a list to begin with a later entry: the length is in its place."""
+    refers, begins = model._tab.Pos + model._tab.Offset(field), _list_at(model, field) + first * _WIDTH
+    return {refers: begins - refers, begins: count - first}
+
+
+def _changed(network: bytes | mmap, numbers: _Numbers) -> bytes:
+    view, done = memoryview(network), 0
+    parts: list[bytes | memoryview] = []
+    for place, number in sorted(numbers.items()):
+        parts += [view[done:place], number.to_bytes(_WIDTH, "little")]
+        done = place + _WIDTH
+    return b"".join([*parts, view[done:]])

@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify.litert import open_compiled, open_interpreter
+from mistify.litert import open_compiled
 from mistify.package.manifest import SIGNATURE, fixed_batch_signature
-from mistify.tflite.resizable import resizable
+from mistify.tflite.resizable import fixed_shapes, resizable
+from mistify.tflite.session import Session
 
 Array = npt.NDArray[Any]
 
@@ -23,9 +24,9 @@ Run = Callable[[Tensors], dict[str, Array]]
 
 
 class Execution(StrEnum):
-    """LiteRT's `Interpreter`, of which only the graph for any batch is loaded, or its `CompiledModel`.
+    """LiteRT's `Interpreter`, which runs the graph for any batch, or its `CompiledModel`.
 
-    The second one is the way to accelerators; it runs one example at a time.
+    The second one is the way to accelerators; it runs one example at a time, by the graph of fixed shapes.
     """
 
     INTERPRETER = "interpreter"
@@ -38,7 +39,7 @@ def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
     Raises:
         ValueError: It is none.
     """
-    return resizable(content) if execution is Execution.INTERPRETER else bytes(content)
+    return resizable(content) if execution is Execution.INTERPRETER else fixed_shapes(content)
 
 
 def open_network(network: bytes, execution: Execution, threads: int) -> Run:
@@ -57,13 +58,6 @@ def open_network(network: bytes, execution: Execution, threads: int) -> Run:
         RuntimeError: Likewise.
     """
     return _OPEN[execution](network, threads)
-
-
-def _interpreted(network: bytes, threads: int) -> Run:
-    interpreter = open_interpreter(network, threads)
-    interpreter.allocate_tensors()
-    run = interpreter.get_signature_runner(SIGNATURE)
-    return lambda tensors: dict(run(**tensors))
 
 
 class _Compiled:
@@ -114,6 +108,6 @@ class _Compiled:
 
 
 _OPEN: Final[Mapping[Execution, Callable[[bytes, int], Run]]] = {
-    Execution.INTERPRETER: _interpreted,
+    Execution.INTERPRETER: Session,
     Execution.COMPILED: _Compiled,
 }

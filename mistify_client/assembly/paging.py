@@ -102,7 +102,7 @@ class PagedNetwork:
 
 
 def return_memory() -> None:
-    """Give the system the memory of blocks that are gone, which glibc would keep for what comes next."""
+    """Give the system the memory of networks that are gone, which glibc would keep for what comes next."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none, and keep less
     if trim is not None:
         trim(0)

@@ -1,19 +1,16 @@
-"""A network in LiteRT, whose memory is allocated once for each batch size in use."""
+"""A network in LiteRT, with memory for inputs of the shapes that ran last."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.litert import open_interpreter
-from mistify.package.manifest import BRANCH_INPUT, NETWORK, SIGNATURE, Manifest, TensorInfo, branch_signature
+from mistify.package.manifest import BRANCH_INPUT, NETWORK, Manifest, TensorInfo, branch_signature
 from mistify.tflite.resizable import resizable
+from mistify.tflite.session import Session
+from mistify_client.assembly.paging import return_memory
 from mistify_client.runtime.inputs import Array
-
-#: Memory stays allocated for so many batch sizes, those of the last calls.
-ALLOCATIONS: Final = 4
 
 #: Runs an inference on inputs, by name, with the option of a number. Returns the outputs by name, and the
 #: number of the option that ran: another one while that which is wanted is being loaded.
@@ -34,15 +31,29 @@ class Network:
     """
 
     def __init__(self, manifest: Manifest, content: bytes, threads: int) -> None:
+        """Open a network.
+
+        Args:
+            manifest: of the package.
+            content: of the network, for any batch.
+            threads: how many LiteRT runs it with.
+
+        Raises:
+            ValueError: the content is no network, or its inputs and outputs are not those of the manifest.
+        """
         self.manifest = manifest
         self.threads = threads
-        self._content = content
-        self._allocations: dict[Shapes, _Allocation] = {}
+        self._session = Session(content, threads)
+        self._branches = [branch_signature(number) for number in range(len(manifest.branches))]
+        self._shapes: Shapes | None = None
+        branch = {BRANCH_INPUT} if manifest.branches else set()
+        _check_names("inputs", {info.name for info in manifest.inputs} | branch, self._session.inputs)
+        _check_names("outputs", {info.name for info in manifest.outputs}, self._session.outputs)
 
     @property
-    def shapes(self) -> Sequence[Shapes]:
-        """Return the shapes of inputs for which memory is allocated."""
-        return list(self._allocations)
+    def shapes(self) -> Shapes | None:
+        """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
+        return self._shapes
 
     def __call__(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
         """Run an inference.
@@ -53,6 +64,9 @@ class Network:
 
         Returns:
             Name of the output -> array [batch, ...].
+
+        Raises:
+            RuntimeError: there is no memory for so many examples, or the network refuses their values.
         """
         outputs, _ = self.prepared(inputs)(inputs, branch)
         return outputs
@@ -62,11 +76,18 @@ class Network:
         return wanted
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
-        """Return a function that runs inferences on inputs of these shapes, in memory that is allocated."""
-        shapes = tuple(array.shape for array in inputs.values())
-        allocation = self._allocations.pop(shapes, None) or self._allocated(shapes)
-        self._allocations[shapes] = allocation  # the last entry is the one that was used last
-        return allocation.run
+        """Return a function that runs inferences on inputs of these shapes, in memory that is allocated.
+
+        A branch allocates it when it runs.
+
+        Raises:
+            RuntimeError: there is not enough.
+        """
+        shapes = {name: array.shape for name, array in inputs.items()}
+        if not self._branches:
+            self._session.resize(shapes)
+        self._shapes = tuple(shapes.values())
+        return self._run_branch if self._branches else self._run
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
         """Run every branch once, on zeros, so that a first inference takes no longer than others.
@@ -78,14 +99,11 @@ class Network:
         for branch in range(len(self.manifest.branches) or 1):
             self(inputs, branch)
 
-    def _allocated(self, shapes: Shapes) -> "_Allocation":
-        """Return memory for new shapes, if need be that of the shapes that were not used for longest."""
-        if len(self._allocations) < ALLOCATIONS:
-            allocation = _Allocation(self.manifest, self._content, self.threads)
-        else:
-            allocation = self._allocations.pop(next(iter(self._allocations)))
-        allocation.resize(shapes)
-        return allocation
+    def _run(self, inputs: Mapping[str, Array], branch: int) -> tuple[dict[str, Array], int]:
+        return self._session(inputs), branch
+
+    def _run_branch(self, inputs: Mapping[str, Array], branch: int) -> tuple[dict[str, Array], int]:
+        return self._session.run(self._branches[branch], inputs), branch
 
 
 def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
@@ -105,6 +123,7 @@ def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
     except (ValueError, RuntimeError) as error:
         message = f"{directory / NETWORK} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
+    return_memory()  # of what was read, and of weights that were packed to try LiteRT
     return network
 
 
@@ -120,41 +139,6 @@ def zeros(inputs: Sequence[TensorInfo], shapes: Shapes | None = None) -> dict[st
     return {info.name: np.zeros(shape, info.dtype) for info, shape in zip(inputs, shapes, strict=True)}
 
 
-class _Allocation:
-    """An interpreter, and its memory for inputs of one shape.
-
-    Raises:
-        ValueError: the content is no network, or its inputs and outputs are not those of the manifest.
-    """
-
-    def __init__(self, manifest: Manifest, content: bytes, threads: int) -> None:
-        self._interpreter = open_interpreter(content, threads)
-        signature = self._interpreter.get_signature_runner(SIGNATURE)
-        takes, gives = signature.get_input_details(), signature.get_output_details()
-        branch = {BRANCH_INPUT} if manifest.branches else set()
-        if {info.name for info in manifest.inputs} | branch != set(takes):
-            raise ValueError(f"its inputs are {', '.join(takes)}, which are not those of the manifest")
-        if {info.name for info in manifest.outputs} != set(gives):
-            raise ValueError(f"its outputs are {', '.join(gives)}, which are not those of the manifest")
-        self._inputs = [(info.name, takes[info.name]["index"]) for info in manifest.inputs]
-        self._outputs = [(info.name, gives[info.name]["index"]) for info in manifest.outputs]
-        numbers = range(len(manifest.branches))
-        self._branches = [self._interpreter.get_signature_runner(branch_signature(each)) for each in numbers]
-
-    def resize(self, shapes: Shapes) -> None:
-        """Allocate memory for inputs of other shapes; a branch does so when it runs for the first time."""
-        if self._branches:
-            return
-        for (_, index), shape in zip(self._inputs, shapes, strict=True):
-            self._interpreter.resize_tensor_input(index, shape)
-        self._interpreter.allocate_tensors()
-
-    def run(self, inputs: Mapping[str, Array], branch: int) -> tuple[dict[str, Array], int]:
-        """Run an inference, and return the outputs by name, which are the caller's own, and the branch."""
-        if self._branches:
-            return self._branches[branch](**inputs), branch
-        interpreter = self._interpreter
-        for name, index in self._inputs:
-            interpreter.set_tensor(index, inputs[name])
-        interpreter.invoke()
-        return {name: interpreter.get_tensor(index) for name, index in self._outputs}, branch
+def _check_names(kind: str, expected: set[str], actual: Mapping[str, object]) -> None:
+    if expected != set(actual):
+        raise ValueError(f"its {kind} are {', '.join(actual)}, which are not those of the manifest")

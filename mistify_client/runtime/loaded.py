@@ -9,7 +9,9 @@ from typing import Protocol
 
 import numpy.typing as npt
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
+from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, Given, bind
 from mistify_client.runtime.interpreter import Run, Shapes
 from mistify_client.runtime.options import PackageOptions
@@ -31,8 +33,8 @@ class Runnable(Protocol):
     threads: int
 
     @property
-    def shapes(self) -> Sequence[Shapes]:
-        """Return the shapes of inputs for which memory is allocated."""
+    def shapes(self) -> Shapes | None:
+        """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
 
     def running(self, wanted: int) -> int:
         """Return the number of the option that runs while one is wanted, which may have to be loaded."""
@@ -89,26 +91,31 @@ class LoadedPackage:
             The outputs [batch, ...] by name.
 
         Raises:
-            MistifyError: INVALID_DATASET, naming every input that does not fit.
+            MistifyError: INVALID_DATASET, naming every input that does not fit; or the network refuses them.
         """
         called = time.monotonic()
         values = bind(self.manifest.inputs, arrays, named, finite=finite)
-        batch = len(next(iter(values.values())))
         with self._lock:
-            wanted = self.wanted(switchboard)
-            run = self.network.prepared(values)
-            computing, started = time.thread_time(), time.monotonic()
-            outputs, option = run(values, wanted)
-            ended, computed = time.monotonic(), time.thread_time()
-            self.recorder.record(
-                ended,
-                1e3 * (ended - started),
-                1e3 * (computed - computing),
-                1e3 * (started - called),
-                option=option,
-                batch=batch,
-            )
+            try:
+                outputs = self._recorded(values, self.wanted(switchboard), called)
+            except RuntimeError as error:
+                raise _refused(values) from error
         return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
+
+    def _recorded(self, values: Mapping[str, Array], wanted: int, called: float) -> dict[str, Array]:
+        run = self.network.prepared(values)
+        computing, started = time.thread_time(), time.monotonic()
+        outputs, option = run(values, wanted)
+        ended, computed = time.monotonic(), time.thread_time()
+        self.recorder.record(
+            ended,
+            1e3 * (ended - started),
+            1e3 * (computed - computing),
+            1e3 * (started - called),
+            option=option,
+            batch=_examples(values),
+        )
+        return outputs
 
     def wanted(self, switchboard: Switchboard) -> int:
         """Return the number of the option that a switchboard names; the default one where there is none."""
@@ -117,6 +124,18 @@ class LoadedPackage:
     def running(self, switchboard: Switchboard) -> int:
         """Return the number of the option that runs, while the one that is wanted may be being loaded."""
         return self.network.running(self.wanted(switchboard))
+
+
+def _examples(values: Mapping[str, Array]) -> int:
+    return len(next(iter(values.values())))
+
+
+def _refused(values: Mapping[str, Array]) -> MistifyError:
+    """Return the error of inputs that fit the manifest, but that LiteRT cannot run."""
+    count = counted(_examples(values), "example")
+    message = f"the network cannot run these {count}: there is no memory for so many at once, or a value is "
+    message += "beyond what it takes, such as an index into a table; give fewer, or check their values"
+    return MistifyError(ErrorCode.INVALID_DATASET, message)
 
 
 def recorded(network: Runnable, options: PackageOptions, state: Path, generation: int) -> LoadedPackage:

@@ -26,7 +26,7 @@ from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import consistently, current, state_directory
+from mistify_client.runtime.versions import consistently, current, in_place_of_current, state_directory
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 class PortedModel:
     """A ported network: call it with NumPy arrays, by position, by the names of its inputs or as a dict.
 
-    The batch size may be any from 1 on; all inputs of a call share it. A size that was not among the last few
-    costs an allocation, for each branch its own. Arrays are converted where the network's dtype holds their
-    values exactly (uint8 to float32); numbers in lists become floats, or integers if they are. A network of
-    integers takes and returns values as well, by the scales in its manifest, and takes arrays that are int8
-    already as they are. One output is returned as an array, several as a dict by name. The model may be
-    called from several threads; one at a time runs.
+    The batch size may be any from 1 on; all inputs of a call share it. Another size than that of the call
+    before costs an allocation, some microseconds for each operator. Arrays are converted where the network's
+    dtype holds their values exactly (uint8 to float32); numbers in lists become floats, or integers if they
+    are. A network of integers takes and returns values as well, by the scales in its manifest, and takes
+    arrays that are int8 already as they are. One output is returned as an array, several as a dict by name.
+    The model may be called from several threads; one at a time runs.
 
     A monitor on the same device may switch to another of the `options`, or make another version of the
     package current. What is not in memory, a version or the blocks of a subnet, is loaded in the background
@@ -181,7 +181,8 @@ class PortedModel:
             The output [batch, ...]; of several outputs a dict by name.
 
         Raises:
-            MistifyError: INVALID_DATASET, naming every input that does not fit.
+            MistifyError: INVALID_DATASET, naming every input that does not fit; or there is no memory for so
+                many examples at once.
         """
         if self._switchboard.generation != self._loaded.generation:
             self._notice()
@@ -212,8 +213,7 @@ class PortedModel:
                 return  # an even newer one is being loaded
             try:
                 network, options, generation = _opened_now(self._package, self._switchboard, self._threads)
-                for shapes in self._loaded.network.shapes:
-                    network.warm_up(shapes)
+                network.warm_up(self._loaded.network.shapes)
                 self._loaded = recorded(network, options, state_directory(self._package), generation)
             except Exception:
                 self._put_off()
@@ -313,6 +313,8 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     Manifest.load(package)  # no state directory beside something that is no package
     state = state_directory(package)
     switchboard = _switchboard(state)
+    if (other := in_place_of_current(package)) is not None:
+        logger.warning("%s is used as it was shipped: %s is no link to a version; remove it", package, other)
     try:
         network, options, generation = _opened_now(package, switchboard, threads)
     except MistifyError as error:
@@ -361,7 +363,7 @@ def _verified(directory: Path) -> Manifest:
 def _switchboard(state: Path) -> Switchboard:
     try:
         return Switchboard.open(state)
-    except OSError as error:
+    except (MistifyError, OSError) as error:
         logger.warning("no monitor can switch this model, its state has no place: %s", error)
         return Switchboard()
 

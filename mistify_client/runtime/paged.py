@@ -54,9 +54,9 @@ class PagedSubnets:
         self._shapes: Shapes | None = None
 
     @property
-    def shapes(self) -> Sequence[Shapes]:
-        """Return the shapes of the last inputs, for which memory is allocated."""
-        return [] if self._shapes is None else [self._shapes]
+    def shapes(self) -> Shapes | None:
+        """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
+        return self._shapes
 
     def running(self, wanted: int) -> int:
         """Return the number of the subnet whose blocks are in memory, whichever is wanted."""

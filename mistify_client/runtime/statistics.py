@@ -189,7 +189,7 @@ def observed(state: Path) -> list[Observed]:
 def _living(runtimes: Path) -> Iterator[Observed]:
     for path in runtimes.iterdir():
         with (
-            suppress(OSError, ValueError),
+            suppress(OSError, ValueError, struct.error),
             path.open("rb") as file,
         ):  # of a process that is ending, or no recorder's file
             if not try_lock(file, shared=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mistify.files import locked
+from mistify_client.files import damage_reported
 
 #: The option of a version that nobody has switched yet: the package's default.
 DEFAULT_OPTION: Final = -1
@@ -40,18 +41,23 @@ class Switchboard:
     def open(cls, state: Path) -> "Switchboard":
         """Open the switchboard that all processes share, in the state directory of a package.
 
+        One that is damaged is begun again: no version has been switched.
+
         Raises:
-            OSError: it cannot be created, or not be written to.
+            MistifyError: CORRUPT_PACKAGE, what is in its place is no file, or not for this process.
+            OSError: it cannot be written, for example on a full disk.
         """
-        state.mkdir(parents=True, exist_ok=True)
-        path = state / _FILE
-        path.touch()
-        with locked(path), path.open("r+b") as file:
-            if file.read()[: len(_MAGIC)] != _MAGIC:
-                file.seek(0)
-                file.write(_INITIAL)
-                file.flush()
-            return cls(mmap.mmap(file.fileno(), len(_INITIAL)))
+        with damage_reported(state):
+            state.mkdir(parents=True, exist_ok=True)
+            path = state / _FILE
+            path.touch()
+            with locked(path), path.open("r+b") as file:
+                content = file.read()
+                if not content.startswith(_MAGIC) or len(content) < len(_INITIAL):
+                    file.seek(0)
+                    file.write(_INITIAL)
+                    file.flush()
+                return cls(mmap.mmap(file.fileno(), len(_INITIAL)))
 
     @property
     def generation(self) -> int:

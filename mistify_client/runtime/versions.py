@@ -12,6 +12,7 @@ Beside a package `P` lies `P.state/`, shared by every process that uses the pack
 P is never changed. If P is replaced, the versions that were installed after the old one no longer count.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -26,6 +27,7 @@ from mistify.files import locked, sync_path
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo
 from mistify.package.verification import verify
 from mistify_client.assembly.pool import SubnetPool
+from mistify_client.files import damage_reported
 from mistify_client.origin import ORIGIN
 from mistify_client.runtime.switchboard import Switchboard
 
@@ -38,13 +40,19 @@ _Read = TypeVar("_Read")
 
 def state_directory(package: Path) -> Path:
     """Return the state directory of a package, which need not exist."""
-    package = package.resolve()
+    package = Path(os.path.realpath(package))
     return package.with_name(f"{package.name}.state")
 
 
 def current(package: Path) -> Path:
     """Return the directory of the current version: the package itself, or one installed after it."""
     return _target(package, _CURRENT) or package
+
+
+def in_place_of_current(package: Path) -> Path | None:
+    """Return the path of what is in the place of the link to the current version; None where nothing is."""
+    link = state_directory(package) / _CURRENT
+    return link if os.path.lexists(link) and not os.path.islink(link) else None
 
 
 def previous(package: Path) -> Path:
@@ -69,26 +77,27 @@ def install(
 
     Raises:
         MistifyError: as `verify`, of either package; INVALID_MODEL, the new one has
-            other inputs or outputs; as `check_current`.
+            other inputs or outputs; CORRUPT_PACKAGE, the state of the package is damaged; as `check_current`.
         OSError: the copy cannot be written, for example on a full disk.
     """
     package, new = Path(package), Path(new)
     shipped = Manifest.load(package)
     check_interchangeable(shipped, Manifest.load(new), new)
     state = state_directory(package)
-    (state / _VERSIONS).mkdir(parents=True, exist_ok=True)
-    with locked(state):
-        if expected is not None:
-            check_current(package, expected)
-        _remove_others(package)
-        directory = _copied(new, state / _VERSIONS, f"{_base(package)}-")
-        if (before := _target(package, _CURRENT)) is not None:
-            _link(state / _PREVIOUS, before)
-        else:
-            (state / _PREVIOUS).unlink(missing_ok=True)
-        _link(state / _CURRENT, directory)
-        Switchboard.open(state).bump()
-        _remove_others(package)
+    with damage_reported(state):
+        (state / _VERSIONS).mkdir(parents=True, exist_ok=True)
+        with locked(state):
+            if expected is not None:
+                check_current(package, expected)
+            _remove_others(package)
+            directory = _copied(new, state / _VERSIONS, f"{_base(package)}-")
+            if (before := _target(package, _CURRENT)) is not None:
+                _link(state / _PREVIOUS, before)
+            else:
+                (state / _PREVIOUS).unlink(missing_ok=True)
+            _link(state / _CURRENT, directory)
+            Switchboard.open(state).bump()
+            _remove_others(package)
     return directory
 
 
@@ -120,11 +129,11 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
         The pool as it was written, with its generation.
 
     Raises:
-        MistifyError: as `check_current`.
+        MistifyError: CORRUPT_PACKAGE, the state of the package is damaged; as `check_current`.
         OSError: the pool cannot be written; the one before stays.
     """
     state = state_directory(package)
-    with locked(state):
+    with damage_reported(state), locked(state):
         check_current(package, expected)
         switchboard = Switchboard.open(state)
         pool = pool.model_copy(update={"generation": switchboard.following})
@@ -184,13 +193,14 @@ def roll_back(package: str | os.PathLike[str]) -> None:
     """Make the previous version current again; a second call, the package that was shipped.
 
     Raises:
-        MistifyError: NOT_FOUND, the package that was shipped is current.
+        MistifyError: NOT_FOUND, the package that was shipped is current; CORRUPT_PACKAGE, the state of the
+            package is damaged.
     """
     package = Path(package)
     state = state_directory(package)
     if not state.is_dir():
         raise _nothing_installed(package)
-    with locked(state):
+    with damage_reported(state), locked(state):
         if _target(package, _CURRENT) is None:
             raise _nothing_installed(package)
         before = _target(package, _PREVIOUS)
@@ -207,25 +217,45 @@ def announce(package: Path) -> None:
 
     A process that installed or rolled back may have ended before it told them; if it did tell them, they load
     the same version once more.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the state of the package is damaged.
     """
     state = state_directory(package)
-    with locked(state):
+    with damage_reported(state), locked(state):
         Switchboard.open(state).bump()
 
 
 def _target(package: Path, link: str) -> Path | None:
-    """Return the version that a link names; None where there is none, or it belongs to another package."""
+    """Return the version that a link names; None where there is none, or it belongs to another package.
+
+    What is in the place of a link, or of a version, is none: it is named by whoever has to replace it.
+    """
     state = state_directory(package)
     with suppress(FileNotFoundError, NotADirectoryError):
-        directory = state / _VERSIONS / Path(os.readlink(state / link)).name
+        directory = state / _VERSIONS / Path(_link_content(state / link)).name
         if directory.name.startswith(_base(package)) and directory.is_dir():
             return directory
     return None
 
 
+def _link_content(link: Path) -> str:
+    """Return what a link names. What is in its place is no link; other errors must not pass for one."""
+    try:
+        return os.readlink(link)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ELOOP):
+            raise FileNotFoundError(errno.ENOENT, "no link", str(link)) from error
+        raise
+
+
 def _base(package: Path) -> str:
     """Return a digest of a shipped package, with which the names of its later versions begin."""
-    return hashlib.sha256((package / MANIFEST).read_bytes()).hexdigest()[:16]
+    if not (package / MANIFEST).exists():
+        raise FileNotFoundError(errno.ENOENT, "no package", str(package))
+    with damage_reported(package):
+        content = (package / MANIFEST).read_bytes()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> None:

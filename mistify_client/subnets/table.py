@@ -119,7 +119,7 @@ def _kept(path: Path, unmeasured: LatencyTable) -> LatencyTable:
     """Return the table of a file; an empty one if there is none, or one of other conditions."""
     try:
         table = LatencyTable.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, ValidationError):  # what cannot be read is measured again
+    except (OSError, ValidationError):  # what cannot be read is measured again
         return unmeasured
     same = table.model_copy(update={"latencies_ms": {}}) == unmeasured
     return table if same else unmeasured

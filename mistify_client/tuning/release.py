@@ -4,11 +4,12 @@ from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
+from zipfile import BadZipFile
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from mistify.errors import Problem, invalid_config
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files import replacing
 from mistify.package.training import OutputKind
 from mistify.parsing.validation import InvalidValue, Settings
@@ -94,8 +95,13 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
             )
             with replacing(path, durable=True) as file:
                 np.savez(file, x=noisy_inputs, y=noisy_labels)
-    with np.load(path, allow_pickle=False) as arrays:
-        return Examples({name: arrays["x"]}, {output: arrays["y"]})
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Examples({name: arrays["x"]}, {output: arrays["y"]})
+    except (OSError, ValueError, EOFError, LookupError, BadZipFile) as error:
+        fix = "restore it; if it is removed, noise is drawn again, and spends the budget once more"
+        problem = Problem(str(path), str(error), "the noisy data that were released before", fix)
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "the noisy data are damaged", [problem]) from error
 
 
 def check_takes_noise(examples: Examples, trainer: Trainer) -> None:

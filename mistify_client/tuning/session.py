@@ -9,13 +9,13 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_bytes
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
 from mistify_client.examples import Examples
-from mistify_client.files import held_alone
+from mistify_client.files import damage_reported, held_alone
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
 from mistify_client.runtime.versions import check_current, current, state_directory
@@ -100,7 +100,8 @@ def tune(
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
             the examples do not fit, or are too few; INVALID_CONFIG, as `check_takes_noise`, if a model is
             published with privacy; INVALID_PUBLICATION, the group compares by other hints;
-            CONFLICT, the package is being tuned already, or got another version meanwhile.
+            CONFLICT, the package is being tuned already, or got another version meanwhile; CORRUPT_PACKAGE,
+            a file of the package, or of its state, cannot be used.
     """
     shipped = Path(package)
     version = current(shipped)
@@ -198,9 +199,10 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
 @contextmanager
 def _tuning_directory(shipped: Path) -> Iterator[Path]:
     """Yield the directory of a package's tuner, made where it is missing, for this process alone."""
-    directory = tuning_directory(shipped)
-    with held_alone(directory, "the package is being tuned already"):
-        yield directory
+    with damage_reported(state_directory(shipped)):
+        directory = tuning_directory(shipped)
+        with held_alone(directory, "the package is being tuned already"):
+            yield directory
 
 
 def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange:
@@ -213,7 +215,12 @@ def _secret(path: Path) -> bytes:
     """Return the member's secret, made with the first call; whoever has it can act as the member."""
     if not path.exists():
         write_bytes(path, secrets.token_bytes(SECRET_BYTES), durable=True, private=True)
-    return path.read_bytes()
+    secret = path.read_bytes()
+    if len(secret) != SECRET_BYTES:
+        expected, fix = f"{SECRET_BYTES} bytes", "remove it: the device joins the group as a new one"
+        problem = Problem(str(path), f"{len(secret)} bytes", expected, fix)
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "the secret of this device is damaged", [problem])
+    return secret
 
 
 def _no_packages(package: PackageReference, directory: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import locked, try_lock
 from mistify.package.manifest import Manifest
+from mistify_client.files import damage_reported
 from mistify_client.runtime.versions import state_directory
 
 
@@ -74,10 +75,12 @@ class MonitorState:
         The lock is released at the end of the context, or when the process dies.
 
         Raises:
-            MistifyError: CONFLICT, another daemon holds the lock.
+            MistifyError: CONFLICT, another daemon holds the lock; CORRUPT_PACKAGE, the state is damaged.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with self._lock.open("a+") as file:
+        with damage_reported(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            opened = self._lock.open("a+")
+        with opened as file:
             with locked(self.directory):  # `is_held` takes the daemon's lock for a moment as well
                 if not try_lock(file):
                     file.seek(0)
@@ -92,7 +95,7 @@ class MonitorState:
         """Return True if a daemon runs."""
         if not self._lock.exists():
             return False
-        with locked(self.directory), self._lock.open() as file:
+        with damage_reported(self.directory), locked(self.directory), self._lock.open() as file:
             return not try_lock(file)
 
     @property

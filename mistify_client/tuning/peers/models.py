@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import sync_file
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
@@ -131,11 +131,17 @@ class PeerOutputs:
         Args:
             key: of the peer's outputs.
             manifest: names the outputs.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, a file of them is damaged.
         """
-        return {
-            info.name: np.load(self._directory / key / f"{at}.npy", mmap_mode="r")
-            for at, info in enumerate(manifest.outputs)
-        }
+        paths = {info.name: self._directory / key / f"{at}.npy" for at, info in enumerate(manifest.outputs)}
+        try:
+            return {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+        except (OSError, ValueError, EOFError) as error:
+            problem = Problem(str(self._directory / key), str(error), "outputs of a peer", "remove it")
+            message = "what a peer predicts cannot be read"
+            raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
 
     def compute(self, file: PeerFile, packages: PeerModels) -> str:
         """Run a peer on all examples, unless its outputs are stored already.

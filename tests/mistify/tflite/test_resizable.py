@@ -1,10 +1,10 @@
-"""Networks without their graphs for accelerators."""
+"""Networks without their graphs for accelerators, and those graphs alone."""
 
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.tflite.resizable import resizable
+from mistify.tflite.resizable import fixed_shapes, resizable
 from tests.paths import DATA
 
 
@@ -31,12 +31,28 @@ def test_it_computes_the_same():
     np.testing.assert_allclose(scores, expected["scores"], atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["tiny", "tiny_branches"])
+def test_only_what_has_fixed_shapes_is_left(name):
+    content = (DATA / f"{name}_fixed.tflite").read_bytes()
+    whole, left = Interpreter(model_content=content), Interpreter(model_content=fixed_shapes(content))
+    keys = [key for key in whole.get_signature_list() if key.endswith("_batch_1")]
+    assert list(left.get_signature_list()) == keys
+    assert left.num_subgraphs() == len(keys)
+    image = np.load(DATA / "tiny_expected.npz")["image"][:1]
+    for key in keys:
+        runs = (interpreter.get_signature_runner(key) for interpreter in (whole, left))
+        expected, actual = (run(image=image)["scores"] for run in runs)
+        np.testing.assert_array_equal(actual, expected)
+
+
 def test_a_network_from_before_there_were_any_is_left_as_it_is():
     network = (DATA / "tiny_branches.tflite").read_bytes()
     assert resizable(network) is network
+    assert fixed_shapes(network) is network
 
 
 @pytest.mark.parametrize("content", [b"", b"no network at all" * 100, b"\xff" * 64])
 def test_what_is_no_network_is_an_error(content):
-    with pytest.raises(ValueError, match="no network"):
-        resizable(content)
+    for part in (resizable, fixed_shapes):
+        with pytest.raises(ValueError, match="no network"):
+            part(content)

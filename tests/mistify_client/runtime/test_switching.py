@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.runtime.interpreter import ALLOCATIONS
 from mistify_client.runtime.model import PortedModel, load
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
@@ -97,7 +96,7 @@ def test_branches_of_any_batch_size(branch_package, expected):
     model = load(branch_package)
     image = np.concatenate([expected["image"]] * 3)
     scores = np.concatenate([expected["branches"]] * 3, axis=1)
-    for batch in (*range(1, ALLOCATIONS + 3), 1, 9, 2):
+    for batch in (1, 2, 3, 4, 5, 1, 9, 2):
         for branch, actual in enumerate(by_branch(model, image[:batch])):
             np.testing.assert_allclose(actual, scores[branch, :batch], atol=1e-6)
 
@@ -219,7 +218,7 @@ def test_works_where_nothing_can_be_written(branch_package, package, expected, s
             for scores, wanted in zip(by_branch(model, expected["image"]), expected["branches"], strict=True):
                 np.testing.assert_allclose(scores, wanted, atol=1e-6)
             assert model.statistics().counts == (1, 1, 1)
-            with pytest.raises(PermissionError):
+            with pytest.raises(MistifyError, match="Permission denied"):
                 install(directory, package)
     finally:
         shared.chmod(0o755)

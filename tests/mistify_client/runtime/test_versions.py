@@ -19,6 +19,7 @@ from tests.disks import files_limited_to
 FAULTS = """
 import errno, os, shutil, sys
 from pathlib import Path
+from mistify.errors import MistifyError
 from mistify_client.runtime.versions import install
 package, new, scratch, fault = map(Path, sys.argv[1:])
 WATCHED = {"open", "os.mkdir", "os.rename", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.scandir",
@@ -44,6 +45,8 @@ for step in range(1000):
             install(copy / package.name, new)
         except OSError as error:
             assert error.errno == errno.ENOSPC
+        except MistifyError as error:  # a manifest that cannot be read is reported as damaged
+            assert error.__cause__.errno == errno.ENOSPC
         os._exit(0 if left >= 0 else 9)
     _, status = os.wait()
     assert status in (0, 9 << 8), status
