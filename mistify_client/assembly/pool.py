@@ -27,11 +27,16 @@ class PoolEntry(Record):
         files: Of its blocks, from the inputs of the network to its outputs.
         latency_ms: At batch 1, the sum of those of its blocks.
         accuracy: On the data of the device, by the metric of the pool.
+        loss: On the same data, the lower the better; None in pools from before it was kept.
+        score: The accuracy, or the share of figures that is explained, less half of the loss. Subnets are
+            chosen by it among those that are as accurate as all faster ones. None as for the loss.
     """
 
     files: tuple[FileName, ...]
     latency_ms: Milliseconds
     accuracy: float
+    loss: float | None = None
+    score: float | None = None
 
 
 class SubnetPool(Record):
@@ -49,7 +54,7 @@ class SubnetPool(Record):
         execution: By which latencies were measured.
         threads: The number of threads that they were measured with.
         generation: Of the switchboard, from which on they are what the package runs.
-        entries: The subnets, each slower and better, by accuracy and loss, than the one before.
+        entries: The subnets, each slower than the one before, of a higher score, and at least as accurate.
     """
 
     format_version: Literal[1] = 1

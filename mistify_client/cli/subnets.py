@@ -64,10 +64,11 @@ def adapt_package(
     """Choose the subnet of a package that is the most accurate on the data of this device within a latency.
 
     The blocks are measured on this device, and subnets tried on the data, which never leave it. Without
-    labels, the answers of the original network count as right. What runs next is the best one; the others
-    that are worth it are kept in a pool. Blocks that the package was fetched without, and that may be of use,
-    come from where it was fetched. If anything fails, what ran before goes on running. Exit code 2: no subnet
-    is as fast; 4: another process adapts the package, or it was tuned.
+    labels, the answers of the original network count as right. What runs next has the highest score, which is
+    the accuracy less half of the loss, of those within the latency that are as accurate as all faster ones.
+    The others that are worth it are kept in a pool. Blocks that the package was fetched without, and that may
+    be of use, come from where it was fetched. If anything fails, what ran before goes on running. Exit code
+    2: no subnet is as fast; 4: another process adapts the package, or it was tuned.
     """
     with reported_errors():
         began = time.perf_counter()
@@ -84,9 +85,10 @@ def adapt_package(
 
 
 def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None:
-    """List the subnets of the pool of a package, the fastest first: latency, accuracy, what is replaced.
+    """List the subnets of the pool of a package, the fastest first, and what they replace.
 
-    Exit code 3: the package was never adapted on this device.
+    The score, accuracy less half of the loss, is what they are ranked by: each has a higher one than those
+    that are faster, and is at least as accurate. Exit code 3: the package was never adapted on this device.
     """
     with reported_errors():
         directory = current(package)
@@ -112,8 +114,9 @@ def _summary(result: Adaptation) -> str:
     pool, chosen, original = result.pool, result.chosen, result.original
     return (
         f"chosen: {format_time(chosen.latency_ms, 3)} of at most {format_time(pool.budget_ms, 3)}, "
-        f"{pool.metric} {pool.metric.shown(chosen.accuracy)}; the original network: "
-        f"{format_time(original.latency_ms, 3)}, {pool.metric.shown(original.accuracy)}"
+        f"{pool.metric} {pool.metric.shown(chosen.accuracy)}, score {_figure(chosen.score)}; the original "
+        f"network: {format_time(original.latency_ms, 3)}, {pool.metric.shown(original.accuracy)}, score "
+        f"{_figure(original.score)}"
     )
 
 
@@ -139,13 +142,16 @@ def _peak_bytes() -> int:
 def _table(pool: SubnetPool, directory: Path) -> Table:
     """Return a table of a pool, in which the best subnet within the budget is marked, unless others run.
 
+    Subnets are ranked by their scores, the last figures.
+
     Args:
         pool: Of the package.
         directory: Of its version.
     """
     space = SubnetSpace(load_store(directory))
     tuned = (directory / MANIFEST).exists() and Manifest.load(directory).tuned_from is not None
-    table = plain_table("", "latency", "of the original", str(pool.metric), "in place of original blocks")
+    accuracy, replaced = str(pool.metric), "in place of original blocks"
+    table = plain_table("", "latency", "of the original", accuracy, "loss", "score", replaced)
     best = None if tuned else pool.best()
     for entry in pool.entries:
         table.add_row(
@@ -153,9 +159,15 @@ def _table(pool: SubnetPool, directory: Path) -> Table:
             format_time(entry.latency_ms, 3),
             f"{entry.latency_ms / pool.original_ms:.2f}x",
             pool.metric.shown(entry.accuracy),
+            _figure(entry.loss),
+            _figure(entry.score),
             ", ".join(_replacing(entry, space)),
         )
     return table
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
 
 
 def _replacing(entry: PoolEntry, space: SubnetSpace) -> Iterator[str]:

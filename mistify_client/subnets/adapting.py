@@ -1,7 +1,7 @@
 """A package finds its own shape on a device: measured, searched, the best subnet chosen (AdaptiveNet 5)."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from mistify.wording import counted
 from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.assembly.shipped import load_store, with_shipped
 from mistify_client.examples import Examples, read_arrays, with_whole_answers
-from mistify_client.files import held_alone
+from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.versions import current, install_pool, state_directory
 from mistify_client.subnets.additive import fastest
 from mistify_client.subnets.candidates import Candidate, best_entries
@@ -93,7 +93,7 @@ def adapt(
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
             INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, was tuned,
-            or got another version meanwhile; CORRUPT_PACKAGE, a block cannot be used; as
+            or got another version meanwhile; CORRUPT_PACKAGE, a block, or the state, cannot be used; as
             `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
         OSError: Something cannot be written.
     """
@@ -101,8 +101,7 @@ def adapt(
     tables = state / TABLES
     _check_untuned(directory)
     examples = _examples(data, load_store(directory))
-    tables.mkdir(parents=True, exist_ok=True)
-    with held_alone(tables, "the package is being adapted already"):
+    with damage_reported(state), _held(tables):
         threads = threads or _threads(directory)
         measure = partial(latency_table, directory, state=tables, threads=threads, seconds=seconds, tell=tell)
         supply = BlockSupply(directory, state, BlockStore.load(directory), token_file, tell)
@@ -123,7 +122,7 @@ def adapt(
             strategy=strategy,
             execution=supplied.table.execution,
             threads=threads,
-            entries=best_entries(candidates, scorer.figure),
+            entries=best_entries(candidates, scorer.figure, candidates[0]),
         )
         pool = install_pool(package, pool, expected=directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
@@ -173,6 +172,14 @@ def _supplied(
         space, table = measured()
     _check_reachable(space, table, latency, budget_ms)
     return _Supplied(space, table, budget_ms)
+
+
+@contextmanager
+def _held(tables: Path) -> Iterator[None]:
+    """Make the directory of latency tables where it is missing, and hold it for this process alone."""
+    tables.mkdir(parents=True, exist_ok=True)
+    with held_alone(tables, "the package is being adapted already"):
+        yield
 
 
 def _examples(data: Path, store: BlockStore) -> Examples:

@@ -1,5 +1,6 @@
 """The candidates of a search: each subnet is scored once, and what came of it is kept."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -41,7 +42,13 @@ class Candidate(NamedTuple):
     def entry(self, figure: Figure = attrgetter("accuracy")) -> PoolEntry:
         """Return what a pool keeps of it, with a figure of its score."""
         files = tuple(block.file for block in self.subnet)
-        return PoolEntry(files=files, latency_ms=self.latency_ms, accuracy=figure(self.score))
+        return PoolEntry(
+            files=files,
+            latency_ms=self.latency_ms,
+            accuracy=figure(self.score),
+            loss=self.score.loss,
+            score=self.score.worth,
+        )
 
     def fitness(self, budget_ms: float) -> float:
         """Return the accuracy within the budget; above it, something below 0 that falls with the latency."""
@@ -86,16 +93,25 @@ class Candidates:
 
 
 def best_entries(
-    candidates: Iterable[Candidate], figure: Figure = attrgetter("accuracy")
+    candidates: Iterable[Candidate],
+    figure: Figure = attrgetter("accuracy"),
+    original: Candidate | None = None,
 ) -> tuple[PoolEntry, ...]:
-    """Return the candidates of which no other one is as fast and worth as much, the fastest first.
+    """Return the candidates that score higher than all faster ones and are as accurate, the fastest first.
+
+    On few examples accuracies differ by chance, so that the score decides; but what is slower and less
+    accurate than another one that users see is no choice.
 
     Args:
         candidates: In any order.
         figure: Of a score, that entries have.
+        original: One of the candidates, which users see as well; None for none.
     """
     best: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.worth)):
-        if not best or one.score.worth > best[-1].score.worth:
+        seen = [*best, original] if original is not None and original.latency_ms <= one.latency_ms else best
+        accuracy = max((other.score.accuracy for other in seen), default=-math.inf)
+        worth = max((other.score.worth for other in best), default=-math.inf)
+        if one.score.worth > worth and one.score.accuracy >= accuracy:
             best.append(one)
     return tuple(one.entry(figure) for one in best)

@@ -38,6 +38,7 @@ def test_adapts_and_lists_the_pool(adapt, mistify, package):
     assert listed.exit_code == 0, listed.output
     assert listed.output in result.output
     assert "block-1-merge3" in listed.output
+    assert {"loss", "score"} < set(listed.output.splitlines()[0].split())
     rows = [line for line in listed.output.splitlines() if "x " in line]
     assert sum(line.startswith("*") for line in rows) == 1
 
@@ -47,6 +48,8 @@ def test_json_says_the_same(adapt, mistify, package):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["chosen"] in told["pool"]["entries"]
+    for entry in (*told["pool"]["entries"], told["original"]):
+        assert entry["score"] == pytest.approx(entry["accuracy"] - entry["loss"] / 2)
     assert told["chosen"]["latency_ms"] <= told["pool"]["budget_ms"]
     assert 0 < told["scored"] <= 33
     assert told["block_runs"] > 0

@@ -32,12 +32,41 @@ def test_no_other_candidate_is_as_fast_and_as_accurate():
     [
         (Score(0.8, 1.0), Score(0.8, 0.9), 2),
         (Score(0.8, 1.0), Score(0.8, 1.1), 1),
-        (Score(0.8, 1.0), Score(0.79, 0.9), 2),
+        (Score(0.8, 1.0), Score(0.79, 0.9), 1),
         (Score(0.8, 1.0), Score(0.82, 1.1), 1),
         (Score(0.0, 5.0), Score(0.0, 4.0), 2),
     ],
 )
 def test_a_tenth_of_loss_counts_as_five_points_of_accuracy(faster, slower, kept):
-    """The slower one is only kept if it is worth more; networks without classes have a loss alone."""
+    """The slower one is kept if it scores more and is as accurate; figures have a loss alone."""
     first, second, *_ = known(4).space
     assert len(best_entries([Candidate(first, 1.0, faster), Candidate(second, 2.0, slower)])) == kept
+
+
+def test_no_entry_is_slower_and_less_accurate_than_another_or_than_the_original():
+    rng = np.random.default_rng(1)
+    space = list(known(4).space)
+    for _ in range(200):
+        candidates = [
+            Candidate(
+                subnet, float(rng.integers(1, 9)), Score(float(rng.uniform()), float(rng.uniform(0, 5)))
+            )
+            for subnet in space[: rng.integers(1, 9)]
+        ]
+        original = candidates[0]
+        entries = best_entries(candidates, original=original)
+        assert entries
+        for entry in entries:
+            for other in (*entries, original.entry()):
+                faster = other.latency_ms < entry.latency_ms
+                assert not (faster and other.accuracy > entry.accuracy)
+        scores = [entry.score for entry in entries]
+        assert scores == sorted(set(scores)), (
+            "the choice, which is the last one within a latency, is the best"
+        )
+
+
+def test_entries_have_what_they_are_ranked_by():
+    subnet, *_ = known(4).space
+    (entry,) = best_entries([Candidate(subnet, 1.0, Score(0.8, 0.4))])
+    assert (entry.accuracy, entry.loss, entry.score) == (0.8, 0.4, pytest.approx(0.6))
