@@ -24,11 +24,11 @@ def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
     return "--tls-certificate", directory / "chain.pem", "--tls-key", directory / "key.pem"
 
 
-def devices(address: str, authority: Path | None) -> subprocess.CompletedProcess[str]:
+def devices(address: str, authority: Path | None, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `mistify devices` as a client that trusts this authority, or else the public ones."""
-    trusted = {} if authority is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}
-    command = [MISTIFY, "devices", "--server", address]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **trusted}, check=False)
+    trusted = [] if authority is None else ["--ca", str(authority)]
+    command = [MISTIFY, "devices", "--server", address, *trusted]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,28 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
 def test_whoever_trusts_the_authority_is_answered(address: tuple[str, Path]) -> None:
     listening, authority = address
     assert listening.startswith("tls://127.0.0.1:")
-    done = devices(listening, authority)
-    assert done.returncode == 0, done.stderr
-    assert "device" in done.stdout
+    for done in (devices(listening, authority), devices(listening, None, MISTIFY_CA=str(authority))):
+        assert done.returncode == 0, done.stderr
+        assert "device" in done.stdout
+
+
+def test_a_server_that_speaks_tls_is_named_with_it(address: tuple[str, Path]) -> None:
+    listening, authority = address
+    done = devices(listening.removeprefix("tls://"), authority)
+    assert done.returncode == ErrorCode.INVALID_CONFIG.exit_code
+    assert f"write {listening}" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_file_without_a_certificate_is_named(
+    address: tuple[str, Path], tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "authority.pem"
+    if content is not None:
+        path.write_text(content)
+    done = devices(address[0], path)
+    assert done.returncode == ErrorCode.INVALID_CONFIG.exit_code
+    assert f"--ca {path}" in done.stderr
 
 
 def test_a_server_of_an_unknown_authority_is_not_talked_to(address: tuple[str, Path], tmp_path: Path) -> None:
@@ -52,7 +71,7 @@ def test_a_server_of_an_unknown_authority_is_not_talked_to(address: tuple[str, P
     for authority in (None, tmp_path / "other" / "authority.pem"):
         done = devices(listening, authority)
         assert done.returncode == ErrorCode.UNAUTHENTICATED.exit_code
-        assert "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" in done.stderr
+        assert "--ca FILE" in done.stderr
 
 
 def test_a_server_under_another_name_is_not_talked_to(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Commands that are imported when they are asked for: most need libraries that the others do without."""
 
+import os
 from importlib import import_module
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 from typing_extensions import override
+
+from mistify_client.rpc.trust import CA
 
 #: The modules of this package that register commands, by the commands' names.
 _MODULES: Final = {
@@ -32,7 +35,7 @@ class Commands(TyperGroup):
         command = self._registered(ctx, cmd_name)
         if command is not None and command.help is not None:
             command.help = _joined(command.help)
-        return command
+        return None if command is None else _with_authority(command)
 
     def _registered(self, ctx: Any, name: str) -> Any:
         if name not in _MODULES:
@@ -41,6 +44,38 @@ class Commands(TyperGroup):
         others = typer.Typer()
         module.register(others)
         return get_group(others).get_command(ctx, name)
+
+
+def _trust(path: str | None) -> None:
+    if path is not None:
+        os.environ[CA] = path
+
+
+def _with_authority(command: Any) -> Any:
+    """Give a command that may call a server the option `--ca`, which holds for the whole process."""
+    names = {parameter.name for parameter in command.params}
+    if not names.isdisjoint({"server", "token_file"}) and _AUTHORITY.name not in names:
+        command.params.append(_AUTHORITY)
+    return command
+
+
+def _authority_option() -> Any:
+    """Return `--ca` as Typer makes it of a function's parameter."""
+    text = "PEM file with the certificate of the authority of a server at tls://. Default: those of gRPC."
+
+    def command(
+        ca: Annotated[str | None, typer.Option(envvar=CA, metavar="FILE", help=text, callback=_trust)] = None,
+    ) -> None:
+        """Take the option."""
+
+    alone = typer.Typer()
+    alone.command()(command)
+    (option,) = (one for one in get_command(alone).params if one.name == "ca")
+    option.expose_value = False
+    return option
+
+
+_AUTHORITY: Final = _authority_option()
 
 
 def _joined(text: str) -> str:

@@ -11,17 +11,18 @@ from typing import Any
 
 import grpc
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
 from mistify.wire.address import TLS, is_on_this_machine
 from mistify.wire.limits import ERROR_METADATA, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
+from mistify_client.rpc.trust import CA, speaks_tls, trusted_certificates
 
 #: In the details of a gRPC error: the certificate is not trusted, or belongs to another server.
 _BAD_CERTIFICATE = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
 
-#: The environment variable in which gRPC looks for a PEM file of trusted certificates.
-_TRUSTED = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+#: Likewise: a server that speaks no TLS is addressed as one that does.
+_NO_TLS = "WRONG_VERSION_NUMBER"
 
 #: Bypasses the proxy that the environment names, for addresses on this machine.
 DIRECTLY = (("grpc.enable_http_proxy", 0),)
@@ -107,20 +108,25 @@ class Connection:
     def __init__(self, address: str, token: str | None) -> None:
         self.address = address
         self.traffic = Traffic()
+        self._closed = False
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
     @cached_property
     def channel(self) -> grpc.Channel:
-        """Return the gRPC channel."""
+        """Return the gRPC channel.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, as `trusted_certificates`.
+        """
         options = [*_CHANNEL_OPTIONS, *(DIRECTLY if is_on_this_machine(self.address) else ())]
         if not self.address.startswith(TLS):
             return grpc.insecure_channel(self.address, options=options)
-        # gRPC trusts the certificates in the file that `_TRUSTED` names, or its own list.
-        credentials = grpc.ssl_channel_credentials()
+        credentials = grpc.ssl_channel_credentials(trusted_certificates())
         return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
 
     def close(self) -> None:
-        """Cancel every call."""
+        """Cancel every call; those that begin later fail likewise."""
+        self._closed = True
         self.channel.close()
 
     def call(self, method: Any, request: object, seconds: float) -> Any:
@@ -162,6 +168,11 @@ class Connection:
             yield
         except grpc.RpcError as error:
             raise _error_of(error, self.address) from error
+        except ValueError as error:
+            if not self._closed:
+                raise
+            message = f"the connection to {self.address} was closed"
+            raise MistifyError(ErrorCode.CANCELLED, message) from error
 
 
 def _wait_for(function: Callable[..., Any], *args: object, **options: object) -> Any:
@@ -201,8 +212,13 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
             return MistifyError(
                 ErrorCode.UNAUTHENTICATED,
                 f"whoever answers at {address} does not prove to be that ({call.details()}); name the "
-                f"authority's certificate in {_TRUSTED}, and the server as its own certificate does",
+                f"authority's certificate by --ca FILE (or in {CA}), and the server as its certificate does",
             )
+        case grpc.StatusCode.UNAVAILABLE if _is_addressed_wrongly(call, address):
+            other = address.removeprefix(TLS) if address.startswith(TLS) else TLS + address
+            speaks = "speaks no TLS" if address.startswith(TLS) else "speaks TLS"
+            problem = Problem("--server", address, f"{other}, as the server {speaks}", f"write {other}")
+            return invalid_config([problem], "the connection")
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return MistifyError(
                 ErrorCode.UNAVAILABLE,
@@ -217,3 +233,10 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
             return MistifyError(
                 ErrorCode.INTERNAL, f"the server at {address} failed with {status.name}: {call.details()}"
             )
+
+
+def _is_addressed_wrongly(call: grpc.RpcError, address: str) -> bool:
+    """Check whether a server speaks TLS and its address says that it does not, or the other way round."""
+    if address.startswith(TLS):
+        return _NO_TLS in (call.details() or "")
+    return speaks_tls(address)

@@ -10,7 +10,9 @@ from types import FrameType
 import grpc
 import pytest
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import porting_pb2 as pb
+from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_client.rpc.connection import Connection
 
 REQUEST = pb.GetJobRequest(job_id="job-1")
@@ -163,3 +165,17 @@ def test_no_thread_waits_forever_wherever_an_interrupt_comes():
                 time.sleep(0.001)
             step += 1
     assert step > 100
+
+
+def test_what_begins_after_the_connection_was_closed_is_cancelled() -> None:
+    """As when a monitor ends while its thread is about to report."""
+    connection = Connection("127.0.0.1:1", None)
+    stub = PortingStub(connection.channel)
+    connection.close()
+    for begin in (
+        lambda: connection.call(stub.GetJob, REQUEST, 1.0),
+        lambda: list(connection.stream(stub.WatchJob, pb.WatchJobRequest(job_id="job-1"))),
+    ):
+        with pytest.raises(MistifyError, match=r"the connection to 127\.0\.0\.1:1 was closed") as caught:
+            begin()
+        assert caught.value.code is ErrorCode.CANCELLED
