@@ -17,9 +17,9 @@ from executors.training.setup import TrainingSetup
 from executors.training.trainer import cosine
 from mistify.config.compression import CompressionConfig
 
-#: Adam's highest rates; a folded network of unscaled inputs has weights of very different sizes.
+#: Adam's highest rates. What a clustered weight learns is shared with its cluster, and so becomes smaller.
 _PRUNING_RATE: Final = 1e-3
-_CLUSTERING_RATE: Final = 3e-5
+_CLUSTERING_RATE: Final = 3e-3
 
 #: Weights are removed this often during the first half of training; in the second half the others adjust.
 _CUTS: Final = 20
