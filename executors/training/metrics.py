@@ -233,6 +233,7 @@ def _roc_auc(predicted: Array, target: Array) -> float:
     """Return the mean over the targets' classes; each against the others where there are more than two."""
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415 (as above)
 
+    _require_finite(predicted)
     if predicted.ndim == 1:
         return float(roc_auc_score(target, predicted))
     present = np.unique(target)
@@ -242,11 +243,27 @@ def _roc_auc(predicted: Array, target: Array) -> float:
 def _mse(predicted: Array, target: Array) -> float:
     from sklearn.metrics import mean_squared_error  # noqa: PLC0415 (as above)
 
+    _require_finite(predicted)
     return float(mean_squared_error(target, predicted))
 
 
 def _mae(predicted: Array, target: Array) -> float:
+    _require_finite(predicted)
     return float(np.mean(np.abs(predicted - target)))
+
+
+def _require_finite(predicted: Array) -> None:
+    """Refuse predictions that no distance can be measured from.
+
+    Raises:
+        FloatingPointError: Some are infinite or not numbers.
+    """
+    finite = np.isfinite(predicted)
+    if not finite.all():
+        raise FloatingPointError(
+            f"the network's outputs are not finite: {predicted[~finite][0]} in {np.sum(~finite):,} of "
+            f"{predicted.size:,} values; look for inputs or weights that are too large"
+        )
 
 
 def _mean_iou(predicted: Array, target: Array) -> float:

@@ -24,6 +24,7 @@ from mistify_server.worker.packaging.conversion.representative import (
     one_by_one,
     typed,
 )
+from mistify_server.worker.packaging.rewriting.saved_models import rewrite
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
 Tensors = dict[str, tf.Tensor]
@@ -65,7 +66,7 @@ class SavedNetwork:
 def saved(model: keras.Model) -> Iterator[SavedNetwork]:
     """Fold and trace a model once for all precisions that the block converts it at."""
     with tempfile.TemporaryDirectory() as directory:
-        save_function(Function.like(model, constant(fold_batch_norm(model))), directory)
+        save_function(folded(model), directory)
         yield SavedNetwork(model, directory)
 
 
@@ -96,12 +97,14 @@ class Function:
         inputs: Name, shape and type of each input.
         outputs: The names of the outputs in order.
         variables: The object that holds the variables that it reads; None where it reads none.
+        layers: The names of the layers that it was made of; empty where there are none.
     """
 
     forward: Callable[..., Any]
     inputs: Sequence[tf.TensorSpec]
     outputs: Sequence[str]
     variables: object = None
+    layers: Sequence[str] = ()
 
     @classmethod
     def like(cls, model: keras.Model, forward: Callable[..., Any], variables: object = None) -> "Function":
@@ -113,12 +116,17 @@ class Function:
             variables: The object that holds the variables that it reads; None where it reads none.
         """
         inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
-        return cls(forward, inputs, output_names(model), variables)
+        return cls(forward, inputs, output_names(model), variables, [layer.name for layer in model.layers])
 
     def __call__(self, **inputs: tf.Tensor) -> Tensors:
         """Return the outputs by name, from the inputs by name."""
         outputs = self.forward(*(inputs[spec.name] for spec in self.inputs))
         return dict(zip(self.outputs, tf.nest.flatten(outputs), strict=True))
+
+
+def folded(model: keras.Model) -> Function:
+    """Return the function of a model with batch norm folded, its weights as constants."""
+    return Function.like(model, constant(fold_batch_norm(model)))
 
 
 def convert_function(
@@ -161,6 +169,7 @@ def convert_saved(
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
+    rewrite(directory)
     converter = tf.lite.TFLiteConverter.from_saved_model(directory)
     _set_precision(converter, quantization, rows)
     try:

@@ -13,6 +13,7 @@ from executors.training.metrics import output_scores, score
 from executors.training.objectives import Objective
 from mistify.config.metric import OutputScore
 from mistify_server.tasks.sources import DataSource
+from mistify_server.worker.packaging.measurement.comparison import require_finite
 from mistify_server.worker.packaging.tflite.runner import BATCH, Runner
 
 #: Seconds after which no more examples are run.
@@ -51,6 +52,9 @@ def measure_accuracy(
         data: The examples.
         objectives: What each output learns, by its name.
         source: Has the metrics.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, an output is not finite.
     """
     order = np.random.default_rng(0).permutation(len(data))
     deadline = time.monotonic() + _MAX_SECONDS
@@ -60,6 +64,7 @@ def measure_accuracy(
     while True:
         batch = order[done : done + at_once]
         for name, output in runner({name: array[batch] for name, array in data.inputs.items()}).items():
+            require_finite(name, output, batch)
             outputs[name].append(output)
         done += len(batch)
         is_last = done == len(order)

@@ -1,12 +1,11 @@
 """The comparison of a package with what it was converted from (paper 7)."""
 
-import sys
-
 import numpy as np
 
 from executors.data import Dataset
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
+from mistify.wording import counted
 from mistify_server.worker.packaging.conversion.result import Original
 from mistify_server.worker.packaging.tflite.runner import Array, Runner
 
@@ -31,7 +30,7 @@ def compare(
         fixed: The same for single examples only.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the outputs differ.
+        MistifyError: CORRUPT_PACKAGE, the outputs differ, or are not finite.
     """
     batch = runner.examples_at_once(COMPARED_EXAMPLES)
     examples = {name: array[:batch] for name, array in data.inputs.items()}
@@ -40,18 +39,49 @@ def compare(
     for run, count in runs:
         outputs = run({name: array[:count] for name, array in examples.items()})
         for name, output in expected.items():
-            _require_equal(outputs[name], output[:count], precision)
+            _require_equal(name, outputs[name], output[:count], precision)
 
 
-def _require_equal(actual: Array, expected: Array, precision: Quantization) -> None:
-    same_shape = actual.shape == expected.shape
-    difference = float(np.abs(actual - expected).max()) if same_shape else float("inf")
-    tolerance = _TOLERANCE * max(1.0, float(np.abs(expected).max()))
+def _require_equal(name: str, actual: Array, expected: Array, precision: Quantization) -> None:
+    if actual.shape != expected.shape:
+        raise _corrupt(f"output {name} has the shape {actual.shape}, its checkpoint's {expected.shape}")
+    require_finite(name, actual, np.arange(len(actual)), expected)
     if precision is not Quantization.NONE:
-        tolerance = sys.float_info.max
-    if not difference <= tolerance:
-        raise MistifyError(
-            ErrorCode.CORRUPT_PACKAGE,
-            f"the package's outputs {actual.shape} differ from its checkpoint's {expected.shape} by "
-            f"{difference:.2g}; expected {tolerance:.0e} at most",
+        return
+    difference = np.abs(actual - expected)
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(expected).max()))
+    if not difference.max() <= tolerance:
+        place = np.unravel_index(difference.argmax(), difference.shape)
+        raise _corrupt(
+            f"output {name} differs from its checkpoint's: {actual[place]:.6g} against {expected[place]:.6g} "
+            f"for example {place[0]}; expected {tolerance:.0e} apart at most"
         )
+
+
+def require_finite(name: str, output: Array, rows: Array, expected: Array | None = None) -> None:
+    """Refuse outputs that are not numbers, or infinite.
+
+    Args:
+        name: The output's.
+        output: Its values [examples, ...].
+        rows: The numbers of the examples [examples] in their data.
+        expected: The same of the network before its conversion, where they are known.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, some are.
+    """
+    wrong = ~np.isfinite(output)
+    if not wrong.any():
+        return
+    place = tuple(np.argwhere(wrong)[0])
+    examples = int(wrong.reshape(len(wrong), -1).any(axis=1).sum())
+    before = "" if expected is None else f", where its checkpoint's is {expected[place]:.6g}"
+    raise _corrupt(
+        f"output {name} is {output[place]} for example {rows[place[0]]}{before}, and not finite for "
+        f"{examples} of {counted(len(output), 'example')}; expected finite numbers; look for inputs or "
+        "weights that are too large"
+    )
+
+
+def _corrupt(reason: str) -> MistifyError:
+    return MistifyError(ErrorCode.CORRUPT_PACKAGE, f"the package cannot be used: its {reason}")

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from mistify_server.worker.packaging.rewriting.stable_operations import STABLE
 from mistify_server.worker.packaging.training.builtins import replaces
 
 #: The derivative at x, from x and the function's value y.
@@ -41,15 +43,20 @@ _DERIVATIVES: Mapping[str, Derivative] = {
 
 @replaces(*_DERIVATIVES)
 def _with_derivative(operation: Any, x: Any) -> Any:
-    function, derivative = getattr(tf.raw_ops, operation.type), _DERIVATIVES[operation.type]
-    names = [argument.name for argument in operation.op_def.input_arg]
+    derivative = _DERIVATIVES[operation.type]
+    function = STABLE.get(operation.type) or partial(_raw, operation)
 
     @tf.custom_gradient
     def apply(x: Any) -> Any:
-        y = function(**dict(zip(names, [x], strict=True)))
+        y = function(x)
         return y, lambda upstream: upstream * derivative(x, y)
 
     return apply(x)
+
+
+def _raw(operation: Any, x: Any) -> Any:
+    (name,) = (argument.name for argument in operation.op_def.input_arg)
+    return getattr(tf.raw_ops, operation.type)(**{name: x})
 
 
 @replaces("LeakyRelu")

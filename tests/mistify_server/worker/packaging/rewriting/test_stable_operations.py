@@ -1,0 +1,88 @@
+"""Operations that would overflow in LiteRT, on inputs as large as any, against Keras."""
+
+import keras
+import numpy as np
+import pytest
+
+from mistify.config.quantization import QuantizationConfig
+from mistify.litert import Interpreter, OpResolverType
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner
+from tests.mistify_server.worker.packaging.networks import operators
+
+layers = keras.layers
+
+#: Above 88, exp is infinite in float32.
+VALUES = np.array([0, 1e-3, 0.5, 3, 20, 87, 89, 142.6, 1e4, 1e30], np.float32)
+#: The last row is of zeros, which have no direction.
+ROWS = np.stack([VALUES, -VALUES, VALUES[::-1], 0 * VALUES])
+
+OPERATIONS = {
+    "softplus": layers.Activation("softplus"),
+    "log_sigmoid": layers.Activation("log_sigmoid"),
+    "mish": layers.Activation("mish"),
+    "log_softmax": layers.Activation("log_softmax"),
+    "unit_normalization": layers.UnitNormalization(),
+    "logsumexp": lambda x: keras.ops.logsumexp(x, axis=-1),
+    "logaddexp": lambda x: keras.ops.logaddexp(x, -x),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    inputs = keras.Input((len(VALUES),), name="x")
+    outputs = {f"{name}_of_x": make(inputs) for name, make in OPERATIONS.items()}
+    return keras.Model(inputs, [layers.Identity(name=name)(output) for name, output in outputs.items()])
+
+
+@pytest.fixture(scope="module")
+def converted(model):
+    return convert(model)
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    return {f"{name}_of_x": np.asarray(output) for name, output in zip(OPERATIONS, model(ROWS), strict=True)}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_outputs_are_those_of_keras_on_extreme_inputs(converted, expected, name):
+    actual = Runner(converted)({"x": ROWS})[f"{name}_of_x"]
+    np.testing.assert_allclose(actual, expected[f"{name}_of_x"], rtol=1e-5, atol=1e-6)
+
+
+def test_so_are_those_of_litert_s_own_kernels(converted, expected):
+    """They compute what integer packages take their scales from, and on machines without XNNPACK."""
+    interpreter = Interpreter(
+        model_content=converted,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    actual = interpreter.get_signature_runner(SIGNATURE)(x=ROWS)
+    for name, output in expected.items():
+        np.testing.assert_allclose(actual[name], output, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_is_converted_to_the_same_bytes_each_time(model, converted):
+    assert convert(model) == converted
+
+
+def test_the_layer_before_is_computed_once():
+    inputs = keras.Input((4,), name="x")
+    converted = convert(keras.Model(inputs, layers.Dense(3, activation="softplus", name="y")(inputs)))
+    assert [name for name, _ in operators(converted)].count("FULLY_CONNECTED") == 1
+
+
+def test_integers_do_not_overflow_either():
+    inputs = keras.Input((4,), name="x")
+    model = keras.Model(inputs, layers.Activation("softplus", name="y")(inputs))
+    rows = np.random.default_rng(0).uniform(-300, 300, (50, 4)).astype(np.float32)
+    converted = convert(model, QuantizationConfig.model_validate("int8"), {"x": rows})
+    assert {kind for _, kind in operators(converted)[:-1]} == {"INT8"}
+    step = 600 / 255
+    assert np.abs(Runner(converted)({"x": rows})["y"] - np.asarray(model(rows))).max() < 2 * step
+
+
+def test_a_norm_that_cannot_be_zero_is_left_as_it_is():
+    inputs = keras.Input((4,), name="x")
+    converted = convert(keras.Model(inputs, layers.LayerNormalization()(inputs)))
+    assert "MAXIMUM" not in {name for name, _ in operators(converted)}
