@@ -174,7 +174,9 @@ def _package(client: PortingClient, config: str, server: str, cache: Path) -> Pa
         out.mkdir(parents=True, exist_ok=True)
         with locked(out):  # other processes that load the same model wait
             job = attach(client, config, out, server)
-            job = follow(client, job, out, LineDisplay(logger.info), fetch=client.fetch_without_blocks)
+            show = LineDisplay(logger.info)
+            job, damaged = follow(client, job, out, show, fetch=client.fetch_without_blocks)
+        damaged.check()
         goal = next(goal for goal in job.goals if goal.id == parsed.id)
         if not goal.files:
             message = f"{parsed.model} has not been ported, the goal is {goal.state.value}: {goal.reason}"

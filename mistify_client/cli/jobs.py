@@ -19,6 +19,7 @@ from mistify_client.cli.options import ServerOption, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.origin import note_token_file
+from mistify_client.porting.damaged import DamagedPackages
 from mistify_client.porting.follow import package_directory, show_result
 from mistify_client.porting.log import show_log
 from mistify_client.porting.printing import print_line
@@ -71,23 +72,26 @@ def fetch(
     """Download the packages of a job and its report into OUT, or the package of one of its goals.
 
     A download that was broken off goes on where it stopped. Exit code 3: there is no such job, or no package.
+    Exit code 10: a package is damaged on the server; the others, and the report, are there.
     """
-    console = Console()
+    console, damaged = Console(), DamagedPackages()
     with reported_errors(), _client(server, token_file) as client:
         goals = _goals_to_fetch(client, job, goal)
         out = Path(job) if out is None else out
         output_directory(out)
         for fetched in goals:
             directory = package_directory(out, fetched.id)
-            if without_blocks:
-                client.fetch_without_blocks(job, fetched.id, directory)
-                note_token_file(state_directory(directory), server, token_file)
-            else:
-                client.fetch(job, fetched.id, directory)
-            print_line(console, f"package: {directory}")
+            with damaged.apart(fetched.id):
+                if without_blocks:
+                    client.fetch_without_blocks(job, fetched.id, directory)
+                    note_token_file(state_directory(directory), server, token_file)
+                else:
+                    client.fetch(job, fetched.id, directory)
+                print_line(console, f"package: {directory}")
         if goal is None:
             fetch_report(client, client.job(job), out)
             print_line(console, f"report: {out / REPORT_PAGE}")
+        damaged.check()
 
 
 def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:

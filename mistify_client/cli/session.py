@@ -40,8 +40,8 @@ def port_goals(text: str, out: Path, serving: Serving) -> int:
         if others := packages_of_others(out, job):
             shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")
         _warn(job.goals, shown)
-        job = follow(client, job, out, shown)
-    return finish(job, out, console)
+        job, damaged = follow(client, job, out, shown)
+    return finish(job, damaged, out, console)
 
 
 def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
@@ -80,8 +80,8 @@ def add_goals(job_id: str, text: str, only: Sequence[str], out: Path, serving: S
         job = client.add_goals(job_id, text)
         shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
         _warn((goal for goal in job.goals if goal.id in only), shown)
-        job = follow(client, job, out, shown, only)
-    return finish(job, out, console, only)
+        job, damaged = follow(client, job, out, shown, only)
+    return finish(job, damaged, out, console, only)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify.jobs.report import PREDICTION, judged_by
 from mistify.package.manifest import MANIFEST
 from mistify.wording import listed, names_by
+from mistify_client.porting.damaged import DamagedPackages
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals, source_behind
 from mistify_client.porting.report_files import REPORT, REPORT_PAGE, fetch_report
@@ -50,7 +51,7 @@ def follow(
     only: Collection[str] | None = None,
     *,
     fetch: Callable[[str, str, Path], object] | None = None,
-) -> Job:
+) -> tuple[Job, DamagedPackages]:
     """Show a job while it runs, fetch the package of each goal as it ends, then write the report.
 
     Args:
@@ -62,9 +63,9 @@ def follow(
         fetch: downloads the package of a job's goal into a directory; None to do so with all of its files.
 
     Returns:
-        The job in its last state.
+        The job in its last state, and the goals whose packages are damaged on the server.
     """
-    fetch = fetch or client.fetch
+    fetch, damaged = fetch or client.fetch, DamagedPackages()
     sources, goals = job.sources, {goal.id: goal for goal in job.goals}
     left = None if only is None else set(only)
     for event in once_for_equal_goals(client.watch(job.id)):
@@ -82,7 +83,9 @@ def follow(
                 if not state.ended:
                     continue
                 if goal.files:
-                    fetch(job.id, goal.id, package_directory(out, goal.id))
+                    directory = package_directory(out, goal.id)
+                    with damaged.apart(goal.id):
+                        fetch(job.id, goal.id, directory)
                 display.ended(goal, now.source_of(goal))
                 if left is not None:
                     left.remove(goal.id)
@@ -90,28 +93,35 @@ def follow(
             break
     job = client.job(job.id)
     fetch_report(client, job, out)
-    return job
+    return job, damaged
 
 
-def finish(job: Job, out: Path, console: Console, only: Collection[str] | None = None) -> int:
+def finish(
+    job: Job, damaged: DamagedPackages, out: Path, console: Console, only: Collection[str] | None = None
+) -> int:
     """Print the table and where packages and report are, and return the exit code.
 
     Args:
         job: the job that has ended.
+        damaged: the goals whose packages could not be fetched.
         out: the directory of the report and the packages.
         console: prints the table.
         only: the ids of the goals whose packages and verdict count; None for all. The table always has every
             goal.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, at last: a package could not be fetched.
     """
     goals = [goal for goal in job.goals if only is None or goal.id in only]
     verdict, code = _verdict(job, goals)
     show_result(job, console, goals)
     for goal in goals:
-        if goal.files:
+        if goal.files and goal.id not in damaged:
             print_line(console, f"package: {package_directory(out, goal.id)}")
     for name in (REPORT, REPORT_PAGE):
         print_line(console, f"report: {out / name}")
     print_line(console, verdict)
+    damaged.check()
     return code
 
 

@@ -108,7 +108,8 @@ def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
     raise MistifyError(
         ErrorCode.CORRUPT_PACKAGE,
         f"{file.name} did not arrive as the server described it ({file.size} bytes, SHA-256 {file.sha256}), "
-        "twice; try again, and if it stays so, port the goal anew: the server's copy is damaged",
+        "twice; try again, and if it stays so, port its config again into another directory: the server's "
+        "copy is damaged",
     )
 
 

@@ -36,7 +36,7 @@ class PublishedModels:
         files = {file.name: file for file in goal.files}
         if NETWORK not in files or files[NETWORK].sha256 != package.sha256:
             raise _refused("sha256", package.sha256, _digest_of(goal))
-        path = self._store.artifacts.path(artifact_of(files[MANIFEST]))
+        path = self._store.artifacts.intact(artifact_of(files[MANIFEST]))
         tunable = Manifest.model_validate_json(path.read_bytes()).tunable
         if not tunable:
             raise _refused("goal_id", package.goal_id, "a package whose weights can be tuned")

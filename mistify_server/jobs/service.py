@@ -265,7 +265,7 @@ class PortingService:
         Raises:
             MistifyError: INVALID_CONFIG, the offset is not within the file.
         """
-        file, path = self.package_file(job_id, goal_id, file_name)
+        file, path = await asyncio.to_thread(self.package_file, job_id, goal_id, file_name)
         if not 0 <= offset <= file.size:
             raise MistifyError(
                 ErrorCode.INVALID_CONFIG,
@@ -281,28 +281,42 @@ class PortingService:
         """Return a file of a goal's package, and where it is.
 
         Raises:
-            MistifyError: NOT_FOUND, the goal has no such file.
+            MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged.
         """
-        files = self.package_files(job_id, goal_id)
-        found = next((entry for entry in files if entry[0].name == file_name), None)
+        files = self._files_of(job_id, goal_id)
+        found = next((file for file in files if file.name == file_name), None)
         if found is None:
-            have = ", ".join(file.name for file, _ in files)
+            have = ", ".join(file.name for file in files)
             raise MistifyError(
                 ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
             )
-        return found
+        return found, self._intact(goal_id, found)
 
     def package_files(self, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
         """Return the files of a goal's package, and where each is.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such goal, or it has no package.
+            MistifyError: NOT_FOUND, there is no such goal, or it has no package; CORRUPT_PACKAGE, one of its
+                files is damaged.
         """
+        return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
+
+    def _files_of(self, job_id: str, goal_id: str) -> tuple[PackageFile, ...]:
         goal = self._store.jobs.goal(job_id, goal_id)
         if not goal.files:
             message = f'the goal "{goal_id}" has no package, it is {goal.state.value}'
             raise MistifyError(ErrorCode.NOT_FOUND, message)
-        return [(file, self._store.artifacts.path(artifact_of(file))) for file in goal.files]
+        return goal.files
+
+    def _intact(self, goal_id: str, file: PackageFile) -> Path:
+        try:
+            return self._store.artifacts.intact(artifact_of(file))
+        except MistifyError as error:
+            raise MistifyError(
+                error.code,
+                f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '
+                "config again into another directory: what is made again takes its place",
+            ) from error
 
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
         return read_and_resolve(config_text, self._resolver, self._max_goals)

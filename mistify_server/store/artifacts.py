@@ -1,9 +1,11 @@
 """Content-addressed files: models, checkpoints, packages.
 
 An artifact's name is the SHA-256 of its content and the suffix that its readers go by, such as
-`9f86d0...a08.keras`. Files are never changed; equal content is kept once.
+`9f86d0...a08.keras`. Files are never changed; equal content is kept once. A disk may damage a file all the
+same: whoever asks for one that is `intact` hears of it, and whoever puts the content again replaces it.
 """
 
+import filecmp
 import hashlib
 import os
 import re
@@ -11,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 
@@ -22,6 +25,9 @@ _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
 _CHUNK = 1 << 20
 _LOCK = "lock"
+
+#: Files of which it is remembered whether they are intact.
+_REMEMBERED = 4_096
 
 #: The name of a store's directory of artifacts.
 ARTIFACTS = "artifacts"
@@ -75,8 +81,29 @@ class Artifacts:
         """
         path = self._place(name)
         if not path.is_file():
-            raise MistifyError(ErrorCode.NOT_FOUND, f"the artifact {name} is not in {self.directory}")
+            raise MistifyError(ErrorCode.NOT_FOUND, f"the artifact {name} is not in the server's store")
         return path
+
+    def intact(self, name: str) -> Path:
+        """Return the path of an artifact that has the content that its name says.
+
+        It is read if it has changed since it was read last.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, it has another content, or there is no such artifact.
+        """
+        try:
+            path = self.path(name)
+            if _is_intact(path, digest_of(name), *_stamp(path)):
+                return path
+            state = "is damaged"
+        except (MistifyError, FileNotFoundError):
+            state = "is missing"
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the artifact {name} {state} in the server's store; port the config again into another "
+            "directory: what is made again takes its place",
+        )
 
     def size(self, name: str) -> int:
         """Return an artifact's size in bytes."""
@@ -175,9 +202,7 @@ class Artifacts:
                 sync_file(target)
             name = digest.hexdigest() + suffix
             place = self._place(name)
-            try:
-                os.utime(place)  # for `remove`: it is in use
-            except FileNotFoundError:
+            if not _is_there(place, temporary):
                 place.parent.mkdir(exist_ok=True)
                 Path(temporary).replace(place)
                 sync_path(place.parent)
@@ -208,6 +233,27 @@ def writing(directory: Path) -> Iterator[None]:
             f"the server's {directory.name} cannot be written ({error.strerror}); "
             "free space or restore write access",
         ) from error
+
+
+def _is_there(place: Path, content: str) -> bool:
+    """Check whether an artifact has a content, which is in a file; from now on it is in use, for `remove`."""
+    try:
+        os.utime(place)
+        return filecmp.cmp(place, content, shallow=False)
+    except FileNotFoundError:
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    """Return a value that changes when a file does, also if its size and its time are set as they were."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _is_intact(path: Path, digest: str, *_stamp: int) -> bool:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == digest
 
 
 def _checked(name: str) -> re.Match[str]:

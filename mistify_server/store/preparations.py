@@ -47,10 +47,10 @@ class Preparations:
             yield
 
     def artifact(self, key: str) -> str | None:
-        """Return the artifact of a finished preparation, in use from now on; None if there is none."""
+        """Return the artifact of a finished preparation, in use from now on; None if none is intact."""
         try:
             name = (self._directory / key / _MADE).read_text()
-            content = self._artifacts.path(name).read_bytes()
+            content = self._artifacts.intact(name).read_bytes()
         except (FileNotFoundError, MistifyError):
             return None
         return self._artifacts.put(content, _SUFFIX)

@@ -13,7 +13,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import lru_cache
+from hashlib import file_digest, sha256
 from pathlib import Path
 from threading import Lock
 from typing import IO, Final
@@ -28,7 +29,8 @@ from mistify_server.store.artifacts import writing
 #: What nobody has asked for during so many seconds goes when no job refers to it.
 KEPT_SECONDS: Final = 86_400.0
 
-_CHUNK: Final = 1 << 20
+#: Files of which it is remembered whether they are whole.
+_REMEMBERED: Final = 4_096
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,12 @@ class Uploads:
         return self._bytes
 
     def state(self, file: FileDigest) -> FileState:
-        """Return how much of a file has arrived; one that is there is kept for another day."""
-        place = self._place(file.sha256)
-        if place.is_file():
-            self._touch(place)
+        """Return how much of a file has arrived; one that is there is kept for another day.
+
+        One that the disk has damaged since it came has not arrived.
+        """
+        if self._is_whole(file.sha256):
+            self._touch(self._place(file.sha256))
             return FileState(True, file.size)
         part = self._part(file.sha256)
         return FileState(False, part.stat().st_size if part.is_file() else 0)
@@ -98,7 +102,7 @@ class Uploads:
                 content is another than announced; UNAVAILABLE, another caller is sending it, or the disk
                 is full.
         """
-        if self._place(file.sha256).is_file():
+        if await asyncio.to_thread(self._is_whole, file.sha256):
             return
         with self._alone(file), writing(self._directory):
             self._arriving.mkdir(parents=True, exist_ok=True)
@@ -148,6 +152,14 @@ class Uploads:
 
     def _place(self, digest: str) -> Path:
         return self._files / digest[:2] / digest
+
+    def _is_whole(self, digest: str) -> bool:
+        place = self._place(digest)
+        try:
+            status = place.stat()
+        except FileNotFoundError:
+            return False
+        return _has_content(place, digest, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def _part(self, digest: str) -> Path:
         return self._arriving / digest
@@ -210,17 +222,18 @@ class Uploads:
         """Put a file that has arrived whole into its place."""
         if part.stat().st_size < file.size:
             raise _unlike(file, f"{part.stat().st_size:,} bytes")
-        with part.open("rb") as content:
-            digest = sha256()
-            while chunk := content.read(_CHUNK):
-                digest.update(chunk)
-        if digest.hexdigest() != file.sha256:
+        digest = _digest(part)
+        if digest != file.sha256:
             self._remove(part)
-            raise _unlike(file, f"the SHA-256 {digest.hexdigest()}")
+            raise _unlike(file, f"the SHA-256 {digest}")
         place = self._place(file.sha256)
         place.parent.mkdir(parents=True, exist_ok=True)
         self._touch(part)
-        part.replace(place)
+        if place.is_file():  # damaged: its names are links to it, and become whole with it
+            shutil.copyfile(part, place)
+            self._remove(part)
+        else:
+            part.replace(place)
         sync_path(place.parent)
 
     def _link(self, name: str, digest: str, path: Path) -> None:
@@ -278,6 +291,17 @@ async def _to_its_end(function: Callable[..., object], *args: object) -> None:
         await asyncio.shield(running)
     finally:
         await asyncio.wait([running])
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
+    """Check whether a file has a digest; it is read again if its stamp is another one."""
+    return _digest(path) == digest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return file_digest(content, sha256).hexdigest()
 
 
 def _check_offset(file: FileDigest, offset: int, part: Path) -> None:

@@ -46,7 +46,7 @@ def package_routes(service: PortingService) -> APIRouter:
         "/jobs/{job_id}/goals/{goal_id}/files/{name}",
         response_class=FileResponse,
         responses={
-            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG),
+            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG, ErrorCode.CORRUPT_PACKAGE),
             200: {"content": {"application/octet-stream": {}}},
         },
     )
@@ -61,7 +61,7 @@ def package_routes(service: PortingService) -> APIRouter:
         "/jobs/{job_id}/goals/{goal_id}/package.zip",
         response_class=StreamingResponse,
         responses={
-            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG),
+            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG, ErrorCode.CORRUPT_PACKAGE),
             200: {"content": {"application/zip": {}}},
         },
     )

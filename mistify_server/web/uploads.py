@@ -1,5 +1,6 @@
 """Routes of uploads: models and data that configs name by their content."""
 
+import asyncio
 import re
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
     @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
     async def state(sha256: Sha256) -> FileState:
         """Tell how much of a file has arrived, in bytes."""
-        return uploads.state(FileDigest(sha256, 0))
+        return await asyncio.to_thread(uploads.state, FileDigest(sha256, 0))
 
     @router.put(
         "/{sha256}",

@@ -197,7 +197,7 @@ class GraphRunner:
 
     @activity("loading")
     def _load(self, artifact: str) -> FrozenGraph:
-        return FrozenGraph.read(self._artifacts.path(artifact).read_bytes())
+        return FrozenGraph.read(self._artifacts.intact(artifact).read_bytes())
 
     def _convert(self, artifact: str) -> bytes:
         """Return the graph converted in float32."""

@@ -67,10 +67,19 @@ class ModelRepository:
         """Return the model with a name, kept or built in; None if there is none."""
         model = self.names.find(name)
         if model is not None:
-            return ModelSource(path=str(self.artifacts.path(model.artifact)))
+            return ModelSource(path=str(self._intact(model)))
         if name.casefold() in BUILTIN_MODELS:
             return ModelSource(builtin=name.casefold())
         return None
+
+    def _intact(self, model: NamedModel) -> Path:
+        try:
+            return self.artifacts.intact(model.artifact)
+        except MistifyError as error:
+            raise MistifyError(
+                error.code,
+                f'the model "{model.name}" is damaged in the server\'s store; remove it, and add it again',
+            ) from error
 
 
 def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> ModelSource:

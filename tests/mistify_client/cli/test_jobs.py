@@ -114,6 +114,21 @@ def test_fetch_refuses_what_does_not_arrive_whole(mistify, service, tmp_path):
     assert not (tmp_path / "goals" / "half" / "serve.tflite").exists()
 
 
+def test_fetch_brings_all_but_a_damaged_package(mistify, service, tmp_path):
+    half, tenth = service.fake.job.goals
+    service.fake.job = replace(service.fake.job, goals=(half, tenth, replace(half, id="other")))
+    service.fake.corrupt_downloads = 2
+    result = mistify("fetch", "job-1", "--server", service.address, "--out", tmp_path)
+    assert result.exit_code == ErrorCode.CORRUPT_PACKAGE.exit_code
+    assert "half: serve.tflite" in result.stderr
+    assert "\n  other: " not in result.stderr
+    assert {path.name for path in (tmp_path / "goals" / "other").iterdir()} == set(service.fake.files)
+    assert (tmp_path / "report.json").exists()
+    again = mistify("fetch", "job-1", "--server", service.address, "--out", tmp_path)
+    assert again.exit_code == 0
+    assert (tmp_path / "goals" / "half" / "serve.tflite").exists()
+
+
 def test_fetch_of_nothing_says_so_and_leaves_nothing(mistify, service, tmp_path):
     result = mistify("fetch", "job-1", "tenth", "--server", service.address, "--out", tmp_path / "out")
     assert result.exit_code == ErrorCode.NOT_FOUND.exit_code

@@ -7,6 +7,9 @@ import pytest
 from rich.console import Console
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import GoalState
+from mistify.package.verification import verify
+from mistify_client.porting.damaged import DamagedPackages
 from mistify_client.porting.follow import finish, follow
 from mistify_client.porting.progress import LineDisplay
 from mistify_client.rpc.porting import PortingClient
@@ -28,6 +31,27 @@ def test_a_server_does_not_choose_where_packages_are_written(service, tmp_path, 
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert repr(name) in str(caught.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_damaged_package_keeps_no_other_goal_from_its_own(service, tmp_path):
+    half, tenth = service.fake.job.goals
+    other = replace(half, id="other")
+    service.fake.job = job = replace(service.fake.job, goals=(half, tenth, other))
+    (ended,) = (event for event in service.fake.events if event.event is GoalState.MET)
+    service.fake.events.append(replace(ended, goal_id="other", sequence=len(service.fake.events) + 1))
+    service.fake.corrupt_downloads = 2
+    with PortingClient(service.address) as client:
+        job, damaged = follow(client, job, tmp_path, LineDisplay(lambda line: None))
+    console = Console(width=100, file=io.StringIO())
+    with pytest.raises(
+        MistifyError, match=r"1 package could not be fetched.*\n  half: serve.tflite"
+    ) as caught:
+        finish(job, damaged, tmp_path, console)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    packages = [line for line in console.file.getvalue().splitlines() if line.startswith("package: ")]
+    assert packages == [f"package: {tmp_path / 'goals' / 'other'}"]
+    assert verify(tmp_path / "goals" / "other")
+    assert (tmp_path / "report.json").exists()
 
 
 def test_a_goal_of_another_batch_is_not_compared_with_the_source(service, tmp_path):
@@ -52,7 +76,8 @@ def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_pat
         ((there, there), "All 2 goals are met, as predicted, not as measured."),
     ):
         console = Console(width=100, file=io.StringIO())
-        assert finish(replace(service.fake.job, goals=goals), tmp_path, console) == 0
+        job = replace(service.fake.job, goals=goals)
+        assert finish(job, DamagedPackages(), tmp_path, console) == 0
         *lines, written, last = console.file.getvalue().splitlines()
         assert last == verdict
         assert f"{' and '.join(goal.id for goal in goals)} lost something" in lines

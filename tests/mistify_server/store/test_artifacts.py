@@ -38,6 +38,30 @@ def test_equal_content_is_kept_once(artifacts: Artifacts, tmp_path: Path) -> Non
     assert [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()] == [artifacts.path(first)]
 
 
+@pytest.mark.parametrize("damage", ["bits", "cut", "same size and time"])
+def test_a_damaged_artifact_is_noticed_and_healed_by_whoever_makes_it_again(
+    artifacts: Artifacts, damage: str
+) -> None:
+    name = artifacts.put(b"weights", ".keras")
+    path = artifacts.intact(name)
+    status = path.stat()
+    path.write_bytes(b"wei" if damage == "cut" else b"weiXhts")
+    if damage == "same size and time":
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(MistifyError, match=f"{name} is damaged") as raised:
+        artifacts.intact(name)
+    assert raised.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert artifacts.put(b"weights", ".keras") == name
+    assert artifacts.intact(name).read_bytes() == b"weights"
+
+
+def test_a_missing_artifact_is_not_intact(artifacts: Artifacts, tmp_path: Path) -> None:
+    with pytest.raises(MistifyError, match="is missing") as raised:
+        artifacts.intact("0" * 64)
+    assert raised.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert str(tmp_path) not in raised.value.message
+
+
 def test_what_a_killed_writer_left_is_cleared(artifacts: Artifacts, tmp_path: Path) -> None:
     name = artifacts.put(b"kept")
     (tmp_path / "artifacts" / "incoming" / "half").write_bytes(b"ha")

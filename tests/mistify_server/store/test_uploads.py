@@ -89,6 +89,20 @@ def test_an_upload_goes_on_where_it_broke_off_also_after_a_restart(uploads: Uplo
     assert again.find(UploadName(file.sha256, "net.keras")).read_bytes() == CONTENT
 
 
+def test_a_damaged_upload_is_taken_again_and_heals_under_all_its_names(
+    uploads: Uploads, tmp_path: Path
+) -> None:
+    file = send(uploads, CONTENT)
+    named = [uploads.find(UploadName(file.sha256, name)) for name in ("a.npz", "b.npz")]
+    (stored,) = (tmp_path / "uploads" / "files").glob("*/*")
+    stored.write_bytes(CONTENT[:-9])
+    assert not uploads.state(file).complete
+    send(uploads, CONTENT)
+    assert uploads.state(file) == FileState(True, len(CONTENT))
+    assert [path.read_bytes() for path in named] == [CONTENT, CONTENT]
+    assert uploads.kept == bytes_below(tmp_path / "uploads") == len(CONTENT)
+
+
 def test_data_that_would_leave_a_gap_are_refused(uploads: Uploads) -> None:
     with pytest.raises(MistifyError, match="expected them from byte 0 on") as caught:
         send(uploads, CONTENT, offset=100)

@@ -1,5 +1,6 @@
 """Archives of packages: nothing stays of one on the server, whatever is asked for and whatever goes wrong."""
 
+import hashlib
 import io
 import os
 import tempfile
@@ -7,6 +8,7 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -55,6 +57,27 @@ async def test_an_archive_comes_whole_whatever_range_is_asked_for(
         assert answer.headers["content-disposition"] == 'attachment; filename="half.zip"'
         assert zipfile.ZipFile(io.BytesIO(answer.content)).testzip() is None
         await wait_until(lambda: not files_in(temporary))  # the last byte comes before the end of the call
+
+
+async def test_a_damaged_package_is_refused_until_it_was_made_again(
+    web: httpx.AsyncClient, archive: str, site: Any, make_config: Config
+) -> None:
+    """Another job makes the same network, and so its file."""
+    network = archive.replace("package.zip", "files/serve.tflite")
+    manifest = archive.replace("package.zip", "files/manifest.json")
+    content = (await web.get(network)).content
+    (stored,) = (site.store / "artifacts").glob(f"??/{hashlib.sha256(content).hexdigest()}.tflite")
+    stored.write_bytes(b"X" + content[1:])
+    for address in (network, archive):
+        answer = await web.get(address)
+        assert (answer.status_code, answer.json()["code"]) == (500, "CORRUPT_PACKAGE")
+        assert 'serve.tflite of the goal "half"' in answer.json()["detail"]
+        assert "port its config again" in answer.json()["detail"]
+    assert (await web.get(manifest)).status_code == 200
+    again = (await web.post("/v1/jobs", json=[make_config("half", FLOP="0.5x")])).json()["job"]["id"]
+    await web.get(f"/v1/jobs/{again}/events")
+    assert (await web.get(network)).content == content
+    assert (await web.get(archive)).status_code == 200
 
 
 async def test_nothing_stays_of_an_archive_for_which_the_disk_has_no_room(

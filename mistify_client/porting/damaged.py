@@ -1,0 +1,39 @@
+"""Packages that cannot be fetched as they should be, beside others that can."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.wording import counted
+
+
+class DamagedPackages:
+    """The goals whose packages are damaged; whatever else there is to fetch comes all the same."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    @contextmanager
+    def apart(self, goal_id: str) -> Iterator[None]:
+        """Let the block, which fetches a goal's package, find it damaged without ending what comes after."""
+        try:
+            yield
+        except MistifyError as error:
+            if error.code is not ErrorCode.CORRUPT_PACKAGE:
+                raise
+            self._reasons[goal_id] = error.message
+
+    def __contains__(self, goal_id: str) -> bool:
+        return goal_id in self._reasons
+
+    def check(self) -> None:
+        """Check that none was damaged.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, with each goal and what is wrong with its package.
+        """
+        if self._reasons:
+            packages = counted(len(self._reasons), "package")
+            lines = [f"  {goal_id}: {reason}" for goal_id, reason in self._reasons.items()]
+            message = "\n".join([f"{packages} could not be fetched, all others were:", *lines])
+            raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
