@@ -26,7 +26,6 @@ from executors.pruning.elastic import (
     SegmentTraining,
     first_units,
     loaded,
-    part_steps,
     saved,
     train_nested,
 )
@@ -174,13 +173,7 @@ class NestedExecutor(PruningExecutor):
 
         smallest = source.network(segment.narrowest).flops
         at = replace(assignment, budget={FLOPS: smallest}, seed=assignment.seed + len(self._segments))
-        state = PruningState.of(
-            segment.network(source),
-            at,
-            self._structure_loss,
-            cuts=training.steps // part_steps(steps),  # other batches in each part
-            memory=training.memory,
-        )
+        state = PruningState.of(segment.network(source), at, self._structure_loss, memory=training.memory)
         return train_nested(training, state.at_start_of(at), steps, report, keep)
 
     def _begun(self, assignment: Assignment, narrowest: Widths, within: Within) -> SegmentTraining:

@@ -1,9 +1,10 @@
 """The two stages in which a supernet is trained (AdaptiveNet 3.2)."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 import keras
 import numpy as np
@@ -16,11 +17,11 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
 from executors.preparing import PreparationProgress
-from executors.structure import built
+from executors.structure import Structure, built
 from executors.training.evaluation import Evaluation
 from executors.training.lessons import Lesson
 from executors.training.optimizers import ADAM
-from executors.training.trainer import Trainer, cosine
+from executors.training.trainer import Memory, Trainer, cosine
 
 #: Parts of a stage after each of which its training can be taken up again, and steps between two reports.
 _PARTS: Final = 8
@@ -28,6 +29,37 @@ _REPORT_STEPS: Final = 100
 
 #: What is kept of the training.
 _PART: Final = "supernet"
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """The training of a supernet, as far as it has come.
+
+    Attributes:
+        done: Steps so far.
+        losses: What each variant lost when paths began to be trained; empty before.
+        memory: What the trainer knows besides the weights; None at the start of a stage.
+    """
+
+    done: int = 0
+    losses: tuple[float, ...] = ()
+    memory: Memory | None = None
+
+    def saved(self, supernet: Supernet) -> bytes:
+        """Return it with the supernet as bytes."""
+        file = io.BytesIO()
+        arrays: dict[str, Any] = self.memory.flat() if self.memory else {}
+        content = np.frombuffer(supernet.saved(self.losses), np.uint8)
+        np.savez(file, supernet=content, done=np.array(self.done), **arrays)
+        return file.getvalue()
+
+    @classmethod
+    def loaded(cls, part: bytes, source: Structure, largest: float) -> tuple[Supernet, Self]:
+        """Return the supernet and the progress that were saved."""
+        with np.load(io.BytesIO(part), allow_pickle=False) as arrays:
+            supernet, losses = Supernet.loaded(arrays["supernet"].tobytes(), source, largest)
+            return supernet, cls(int(arrays["done"]), tuple(losses), Memory.from_flat(dict(arrays)))
+
 
 #: Learning rates of Adam in the two stages, in the second one unless the settings have one: by then variants
 #: are near to what they replace. With gradient descent, networks whose batch norms are frozen fell to chance.
@@ -50,7 +82,7 @@ class SupernetTraining:
         assignment: Has the source, data and seed.
         params: Settings.
         progress: Takes the progress and the parts that are done.
-        done: Steps so far.
+        state: How far the training has come.
     """
 
     def __init__(
@@ -59,13 +91,13 @@ class SupernetTraining:
         assignment: Assignment,
         params: AdaptiveNetParams,
         progress: PreparationProgress,
-        done: int,
+        state: _Progress,
     ) -> None:
         self._supernet = supernet
         self._assignment = assignment
         self._params = params
         self._progress = progress
-        self._done = done
+        self._state = state
 
     @classmethod
     def of(
@@ -74,10 +106,10 @@ class SupernetTraining:
         """Return the training as far as it has come; None where no block of the source can be replaced."""
         source, part = assignment.source, progress.part(_PART)
         if part:
-            supernet, (done,) = Supernet.loaded(part, source, params.largest)
-            return cls(supernet, assignment, params, progress, int(done))
+            supernet, state = _Progress.loaded(part, source, params.largest)
+            return cls(supernet, assignment, params, progress, state)
         expanded = Supernet.expanded(source, params, assignment.setup.train)
-        return None if expanded is None else cls(expanded, assignment, params, progress, 0)
+        return None if expanded is None else cls(expanded, assignment, params, progress, _Progress())
 
     def finished(self) -> bytes:
         """Train to the end, and return the supernet with what each of its variants loses."""
@@ -85,12 +117,14 @@ class SupernetTraining:
         batch_size = setup.params.batch_size
         part_of_batch = max(1, round(_DISTIL_SHARE * batch_size))
         self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE, part_of_batch)
-        if self._done == distil:
+        if self._state.done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
         source, space = built(self._assignment.source.graph), self._supernet.space
         scorer = Scorer(self._supernet, source, setup)
         with _frozen_norms(self._supernet.model):
-            sampler = PathSampler(space, self._supernet.multiply_adds(), self._losses(scorer))
+            losses = self._state.losses or tuple(self._losses(scorer))
+            self._state = replace(self._state, losses=losses)
+            sampler = PathSampler(space, self._supernet.multiply_adds(), losses)
             lesson = PathLesson(self._supernet, sampler.draw, source, setup, seed)
             rate = self._params.learning_rate or _PATH_RATE
             self._train(lesson, distil, self._params.path_steps, rate, batch_size)
@@ -113,23 +147,27 @@ class SupernetTraining:
             batch_size: Examples of a step.
         """
         end, total = first + steps, self._params.distil_steps + self._params.path_steps
-        if self._done >= end:
+        if self._state.done >= end:
             return
         setup, schedule, part = self._assignment.setup, cosine(steps), -(-steps // _PARTS)
         own = {"optimizer": ADAM, "learning_rate": rate, "batch_size": batch_size}
         params = setup.params.model_copy(update=own)
-        seed = self._assignment.seed + self._done  # other batches after an interruption
+        seed = self._assignment.seed
         trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, lesson=lesson)
-        while self._done < end:
-            part_end = min(self._done + part, end)
-            while self._done < part_end:
-                after = min(self._done + _REPORT_STEPS, part_end)
-                loss = trainer.train(schedule[self._done - first : after - first])
-                self._done = after
-                self._progress.report(after, total, loss)
-            if self._done == end:
+        while (done := self._state.done) < end:
+            # Each part begins as it does after an interruption, so that both end at the same weights.
+            trainer.restart(seed + done, self._state.memory)
+            part_end = min(done + part, end)
+            while done < part_end:
+                after = min(done + _REPORT_STEPS, part_end)
+                loss = trainer.train(schedule[done - first : after - first])
+                done = after
+                self._progress.report(done, total, loss)
+            if done == end:
                 trainer.settle()
-            self._progress.keep(_PART, self._supernet.saved([self._done]))
+            memory = None if done == end else trainer.memory()
+            self._state = replace(self._state, done=done, memory=memory)
+            self._progress.keep(_PART, self._state.saved(self._supernet))
 
     def _features(self) -> Dataset:
         """Return examples of what the variants read."""

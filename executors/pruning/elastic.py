@@ -150,22 +150,15 @@ class SegmentTraining:
     def saved(self) -> bytes:
         """Return the training as bytes."""
         arrays = _arrays_of("segment", self.segment) | {"steps": np.array(self.steps)}
-        if self.memory is not None:
-            arrays["optimizer"] = np.array(self.memory.optimizer)
-            arrays["updates"] = np.array(self.memory.steps)
-            for kind, moments in self.memory.arrays.items():
-                arrays |= {f"memory {kind} {name}": moment for name, moment in moments.items()}
-        return _written(arrays)
+        return _written(arrays | (self.memory.flat() if self.memory else {}))
 
     @classmethod
     def loaded(cls, content: bytes) -> Self:
         """Return the training that `saved` has returned."""
         arrays = _read(content)
-        steps, optimizer = int(arrays.pop("steps")), arrays.pop("optimizer", None)
-        updates = arrays.pop("updates", None)
-        parts = _parted(arrays)
-        memory = None if updates is None else Memory(str(optimizer), int(updates), parts.get("memory", {}))
-        return cls(_segment_of(parts["segment"]), steps, memory)
+        own = {name: array for name, array in arrays.items() if name.startswith("segment ")}
+        segment = _segment_of(_parted(own)["segment"])
+        return cls(segment, int(arrays["steps"]), Memory.from_flat(arrays))
 
 
 def train_nested(
@@ -177,6 +170,8 @@ def train_nested(
 ) -> Segment:
     """Train all networks of a segment together, and return it with their weights.
 
+    Each part begins as it does after an interruption, so that both end at the same weights.
+
     Args:
         training: As far as it has come.
         state: Of the segment's widest network, with these weights.
@@ -185,9 +180,11 @@ def train_nested(
         keep: Takes the training after each part of it.
     """
     weights, schedule, segment = NestedWeights(state), cosine(steps), training.segment
-    for first in range(training.steps, steps, part_steps(steps)):
-        end = min(first + part_steps(steps), steps)
+    memory, part = training.memory, -(-steps // _PARTS)
+    for first in range(training.steps, steps, part):
+        end = min(first + part, steps)
         rng, losses = np.random.default_rng([state.assignment.seed, first]), []
+        state.trainer.restart(state.assignment.seed + first // part, memory)
         for step in range(first, end, _STEPS):
             place = np.clip(rng.uniform(-_BEYOND, 1 + _BEYOND), 0.0, 1.0)
             weights.show(first_units(segment.order, segment.widths(float(place))))
@@ -198,14 +195,10 @@ def train_nested(
                 report(after, float(np.mean(losses)))
                 losses.clear()
         segment = replace(segment, weights=weights.by_name)
-        keep(SegmentTraining(segment, end, state.trainer.memory()))
+        memory = state.trainer.memory()
+        keep(SegmentTraining(segment, end, memory))
         report(end, float(np.mean(losses)))
     return segment
-
-
-def part_steps(steps: int) -> int:
-    """Return the steps after each of which a segment's training can be taken up again."""
-    return -(-steps // _PARTS)
 
 
 def saved(segments: Iterable[Segment]) -> bytes:

@@ -13,6 +13,9 @@ import keras
 #: The version, major and minor, that this module is written for. Any other is checked when it is imported.
 WRITTEN_FOR: Final = (3, 15)
 
+#: The end of the path of a seed generator's variable.
+_SEED_STATE: Final = "seed_generator_state"
+
 _LAYER_MODULES: Final = "keras.src.layers."
 _OPERATION_MODULES: Final = "keras.src.ops."
 
@@ -187,6 +190,11 @@ def moments(optimizer: keras.optimizers.Optimizer) -> dict[str, list[keras.Varia
     if isinstance(optimizer, keras.optimizers.Adam):
         return {"_momentums": optimizer._momentums, "_velocities": optimizer._velocities}
     return {"momentums": optimizer.momentums}
+
+
+def seed_states(model: keras.Model) -> list[keras.Variable]:
+    """Return the seeds of layers that draw random numbers, such as dropout: each [seed, count]."""
+    return [variable for variable in model.variables if variable.path.endswith(_SEED_STATE)]
 
 
 def is_keras2_model(layer: Any) -> bool:

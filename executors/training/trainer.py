@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.structure import trainable_weights
-from executors.structure.keras_internals import moments
+from executors.structure.keras_internals import moments, seed_states
 from executors.timing import activity
 from executors.training.evaluation import Evaluation, Tensors
 from executors.training.lessons import Lesson, OutputLesson, Parts
@@ -29,6 +29,9 @@ _PRIMING_STEPS = 10
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
 
+#: How the names begin under which the moments of a memory are saved.
+_MOMENT = "memory"
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -45,6 +48,27 @@ class Memory:
     steps: int
     arrays: Mapping[str, Mapping[str, Floats]]
     loss: float | None = None
+
+    def flat(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the memory as arrays by name, without the loss."""
+        moments_by_name = {
+            f"{_MOMENT} {kind} {path}": moment
+            for kind, of_weights in self.arrays.items()
+            for path, moment in of_weights.items()
+        }
+        return {"optimizer": np.array(self.optimizer), "updates": np.array(self.steps), **moments_by_name}
+
+    @classmethod
+    def from_flat(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "Memory | None":
+        """Return the memory among arrays by name, as `flat` returns them; None where there is none."""
+        if "optimizer" not in arrays:
+            return None
+        parts: dict[str, dict[str, Floats]] = {}
+        for name, array in arrays.items():
+            if name.startswith(f"{_MOMENT} "):
+                _, kind, path = name.split(" ", 2)
+                parts.setdefault(kind, {})[path] = array
+        return cls(str(arrays["optimizer"]), int(arrays["updates"]), parts)
 
 
 def constant(steps: int) -> Floats:
@@ -96,23 +120,37 @@ class Trainer:
         self._optimizer_name = memory.optimizer if memory else optimizer_of(model, setup.params)
         self.usual_rate = highest_rate(self._optimizer_name, setup.params)
         self.learning_rate = self.usual_rate
-        self.loss = None if memory is None else memory.loss
+        self.loss: float | None = None
         self._lesson = lesson or OutputLesson(model, setup, seed)
         self._batch_size = setup.params.batch_size
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = memory is not None or self._optimizer_name != ADAM
+        self._examples = len(setup.train)
         self._vector = Vector(model.trainable_variables)
         self._weights = keras.Variable(self._vector.joined(model.trainable_variables), name="weights")
         self._average = tf.Variable(self._weights)
         self._averaged = tf.Variable(0.0)
-        self._batches = _batches(len(setup.train), self._batch_size, np.random.default_rng(seed))
-        self._rng = np.random.default_rng(seed)
         self._optimizer = make_optimizer(self._optimizer_name, self.usual_rate)
         self._optimizer.build([self._weights])
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
+        self.restart(seed, memory)
+
+    def restart(self, seed: int, memory: Memory | None = None) -> None:
+        """Go on from the weights as a new trainer with this seed and memory would, without another trace.
+
+        Whatever was drawn or learned before makes no difference then: a training whose parts each begin so
+        ends at the same weights when it is interrupted between two of them.
+        """
+        self._batches = _batches(self._examples, self._batch_size, np.random.default_rng(seed))
+        self._rng = np.random.default_rng(seed)
+        for number, state in enumerate(seed_states(self.model)):
+            state.assign([(seed + number) % 2**31, 0])
+        for variable in self._optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        self._primed = memory is not None or self._optimizer_name != ADAM
         if memory is not None:
             self._recall(memory)
+        self.start_average()
 
     def train(self, schedule: Floats) -> float:
         """Train one step for each entry of the schedule; returns the mean loss.
@@ -141,6 +179,7 @@ class Trainer:
         return Memory(self._optimizer_name, int(self._optimizer.iterations), arrays, self.loss)
 
     def _recall(self, memory: Memory) -> None:
+        self.loss = memory.loss
         self._optimizer.iterations.assign(memory.steps)
         names = trainable_weights(self.model)
         for kind, (variable,) in moments(self._optimizer).items():

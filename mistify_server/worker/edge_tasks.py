@@ -1,7 +1,7 @@
 """Adapt and branch tasks: edges of a goal tree, from checkpoint to checkpoint."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import keras
@@ -10,10 +10,8 @@ from executors.base import AdaptationExecutor, Assignment, executor_class
 from executors.params import Params
 from executors.structure import analyse, copied
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import DataSettings
 from mistify.config.targets import Target
 from mistify.costs.budget import Budget, threads_of
-from mistify.costs.profiles import Profile
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
@@ -26,47 +24,14 @@ from mistify_server.worker.adaptation.source import expanded
 from mistify_server.worker.adaptation.stored import CostReader, cost_reader
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
-from mistify_server.worker.training_setups import SetupVersion, TrainingSetups
-
-
-@dataclass(frozen=True)
-class _Context:
-    """All that two edges must have in common for one executor to adapt both.
-
-    Attributes:
-        algorithm: The name of the executor.
-        params: The algorithm's settings.
-        hardware: The profiles by which costs are measured.
-        settings: How the data are used.
-        version: The data, and the teacher whose predictions are learned.
-    """
-
-    algorithm: str
-    params: Params
-    hardware: Mapping[str, Profile]
-    settings: DataSettings
-    version: SetupVersion
-
-
-@dataclass(frozen=True)
-class _LastEdge:
-    """The edge that was adapted last, from which its child can go on.
-
-    Attributes:
-        context: Of the edge.
-        executor: With all that it has compiled and learned.
-        checkpoint: The artifact of the edge's network.
-        network: The same in memory.
-    """
-
-    context: _Context
-    executor: AdaptationExecutor
-    checkpoint: str
-    network: keras.Model
+from mistify_server.worker.training_setups import TrainingSetups
 
 
 class EdgeRunner:
     """Adapts networks from their parents' checkpoints.
+
+    An edge starts from nothing but its task and the files that this names: it ends at the same network, byte
+    by byte, whichever worker has done what before.
 
     Args:
         checkpoints: Where networks come from and go to.
@@ -78,22 +43,16 @@ class EdgeRunner:
         self._checkpoints = checkpoints
         self._setups = setups
         self._on_progress = on_progress
-        self._last: _LastEdge | None = None
 
     def adapt(self, task: AdaptTask) -> AdaptResult:
         """Adapt the parent's network to a goal."""
         params = params_of(task.algorithm, task.algorithm_config)
-        version = self._setups.version(task.teacher, task.data)
         setup = self._setups.prepare(task.teacher, task.data, params)
-        context = _Context(task.algorithm, params, task.hardware, task.data.settings, version)
-        executor, parent = self._take_over(task, context) or self._start(task, params)
+        parent = self._checkpoints.shared(task.parent)
         assignment = self._assignment(task, params, parent, task.budget, setup)
-        outcome = self._run_edge_or_take_source(task, executor, params, assignment)
-        checkpoint = self._checkpoints.save(outcome.model)
-        # What grows is trained in a way of its own, and its child is not.
-        self._last = None if grows(assignment) else _LastEdge(context, executor, checkpoint, outcome.model)
+        outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
         return AdaptResult(
-            checkpoint=checkpoint,
+            checkpoint=self._checkpoints.save(outcome.model),
             costs=dict(outcome.costs),
             accuracy=outcome.scores.overall,
             output_scores=outcome.scores.outputs,
@@ -129,20 +88,6 @@ class EdgeRunner:
             steps=sum(outcome.steps for outcome in branched.outcomes.values()),
             reason="; ".join(unmet),
         )
-
-    def _take_over(self, task: AdaptTask, context: _Context) -> tuple[AdaptationExecutor, keras.Model] | None:
-        """Return the executor and the network of the last edge, if this task goes on from there.
-
-        The last edge is forgotten: an executor whose edge fails must not be used again.
-        """
-        last, self._last = self._last, None
-        if last is None or (last.checkpoint, last.context) != (task.parent, context):
-            return None
-        return last.executor, last.network
-
-    def _start(self, task: AdaptTask, params: Params) -> tuple[AdaptationExecutor, keras.Model]:
-        """Return a new executor and the parent's network."""
-        return _new_executor(task, params), self._checkpoints.shared(task.parent)
 
     def _adapt_largest(self, task: BranchTask, params: Params, budget: Budget) -> EdgeOutcome:
         """Adapt the source to a budget, widened if that is above the source."""

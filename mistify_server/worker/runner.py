@@ -2,6 +2,8 @@
 
 from typing import TypeAlias
 
+import keras
+
 from executors.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.custom_layers import import_layers
 from executors.data import Dataset
@@ -121,6 +123,7 @@ class TaskRunner:
         if isinstance(params, AdaptiveNetParams) and params.blocks:
             supernet = self._supernet(task, params)
             blocks = _about_blocks(supernet, params.largest)
+        keras.utils.set_random_seed(task.seed)  # whatever was loaded, for this task or before
         package = package_model(
             model,
             task,

@@ -41,9 +41,9 @@ class RootMaker:
 
     def make(self, task: SourceTask) -> SourceResult:
         """Return the tuned source, which teaches all goals, and the root, from which they are adapted."""
-        keras.utils.set_random_seed(task.seed)
         params, profiles = params_of(task.algorithm, task.algorithm_config), tuple(task.hardware.values())
         source = scaled(self._cache.source(task.model), task.data.settings.scale)
+        keras.utils.set_random_seed(task.seed)  # a source that had to be loaded may have drawn from it
         data, metric = self._answers.added(task.data, source, task.seed), task.data.metric
         setup = self._setup(source, data, params)
         if flips_suit(source, data, setup):

@@ -1,7 +1,6 @@
 """Training setups: the data of a task, and the teacher's predictions for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from executors.data import Array, Dataset
@@ -14,19 +13,6 @@ from executors.training.setup import TrainingSetup
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
 from mistify_server.worker.checkpoints import Checkpoints
-
-
-@dataclass(frozen=True)
-class SetupVersion:
-    """All that the arrays of a training setup are made from: with equal versions they are equal.
-
-    Attributes:
-        teacher: The artifact of the teacher.
-        data: Training and validation data, and their files.
-    """
-
-    teacher: str
-    data: DataVersion
 
 
 class _Predictions(NamedTuple):
@@ -55,13 +41,13 @@ class TrainingSetups:
             params: The settings of training.
             distilled: Whether students learn from the teacher's predictions, too.
         """
-        version = self.version(teacher, data)  # before the data are loaded: a file may change meanwhile
         learning = self._parts(teacher, data)[0]
+        version = version_of(learning)  # before the data are loaded: a file may change meanwhile
         train, validation = self._cache.learning(learning)
         if learning.unlabelled is not None and params.distillation:
             train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)
         flips = data.settings.augment is not None and data.settings.augment.flip
-        predicted = self._predictions(teacher, version.data, train, flips) if distilled else _Predictions()
+        predicted = self._predictions(teacher, version, train, flips) if distilled else _Predictions()
         return TrainingSetup(
             train, validation, predicted.as_they_are, params, data.settings, predicted.mirrored
         )
@@ -69,10 +55,6 @@ class TrainingSetups:
     def test(self, teacher: str, data: DataSource) -> Dataset:
         """Return the test data, which nothing but the measurement of packages has any use for."""
         return self._cache.data(self._parts(teacher, data)[1])
-
-    def version(self, teacher: str, data: DataSource) -> SetupVersion:
-        """Return the version that a setup prepared now would have."""
-        return SetupVersion(teacher, version_of(self._parts(teacher, data)[0]))
 
     def _parts(self, teacher: str, data: DataSource) -> tuple[LearningData, DataPart]:
         return parts_of(data, signature_of(self._checkpoints.shared(teacher)))

@@ -71,7 +71,7 @@ def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, trai
 
 @pytest.mark.slow
 def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, training_setup) -> None:
-    """In the middle of the only segment; what it makes is then as good."""
+    """In the middle of the only segment; what it makes is then the same."""
 
     class Interrupted(PreparationProgress):
         def __init__(self):
@@ -91,15 +91,7 @@ def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, t
         NestedExecutor(PARAMS).prepare(source, progress)
     again = NestedExecutor(PARAMS).prepare(source, progress)
     assert progress.steps == [19, 38, 57, 76, 95, 114, 133, 150]
-    assert again != prepared
-    (segment,), (other,) = loaded(again), loaded(prepared)
-    for name, order in segment.order.items():
-        np.testing.assert_array_equal(order, other.order[name])
-    losses = []
-    for content in (prepared, again):
-        _, network = cut(NestedExecutor(PARAMS), replace(source, prepared=content))
-        losses.append(Evaluation(network).score(training_setup.validation, Metric.ACCURACY))
-    assert losses[1] == pytest.approx(losses[0], abs=0.1)
+    assert again == prepared
 
 
 @pytest.mark.parametrize(("distance", "segments"), [(0.5, 1), (1.0, 1), (7.9, 1), (8.1, 2), (64.0, 3)])

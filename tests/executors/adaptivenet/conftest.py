@@ -78,4 +78,5 @@ def prepared(deep, deep_setup):
     """What the algorithm prepares for the network, and its progress."""
     progress = PreparationProgress()
     assignment = Assignment(deep, {FLOPS: 1.0}, (), deep_setup, 3, analyse(deep))
+    keras.utils.set_random_seed(3)
     return AdaptiveNetExecutor(PARAMS).prepare(assignment, progress), progress

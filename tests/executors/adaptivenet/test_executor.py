@@ -128,6 +128,7 @@ def test_what_was_interrupted_is_taken_up_again(assigned, prepared):
                 raise KeyboardInterrupt
 
     stopped = Stopped()
+    keras.utils.set_random_seed(3)
     with pytest.raises(KeyboardInterrupt):
         AdaptiveNetExecutor(PARAMS).prepare(assigned(0.5), stopped)
     resumed = PreparationProgress()
@@ -137,14 +138,7 @@ def test_what_was_interrupted_is_taken_up_again(assigned, prepared):
     content = AdaptiveNetExecutor(PARAMS).prepare(assigned(0.5), resumed)
     assert min(reported) > stopped.step == 105
     assert max(reported) == PARAMS.distil_steps + PARAMS.path_steps
-    source = assigned(0.5).source
-    own, _ = Supernet.loaded(content, source, PARAMS.largest)
-    expected, _ = Supernet.loaded(prepared[0], source, PARAMS.largest)
-    assert own.space == expected.space
-    # The optimizer's moments start anew, so that weights differ a little, and no more than that.
-    pairs = zip(own.model.weights, expected.model.weights, strict=True)
-    apart = [np.abs(one.numpy() - other.numpy()).mean() for one, other in pairs]
-    assert 0 < np.mean(apart) < 0.1
+    assert content == prepared[0]
 
 
 def test_a_network_that_cannot_be_divided_is_cut(trained, training_setup, assigned):

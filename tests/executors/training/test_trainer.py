@@ -8,7 +8,7 @@ import tensorflow as tf
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.pruning.masks import Masks
-from executors.structure import analyse, narrow, narrow_arrays
+from executors.structure import analyse, copied, narrow, narrow_arrays
 from executors.training.augmentation import flipped
 from executors.training.evaluation import Evaluation
 from executors.training.lessons import _taught
@@ -208,6 +208,23 @@ def test_a_trainer_with_the_memory_of_another_goes_on_as_if_it_were_that(few):
         trainer.train(constant(6))
     assert second.memory().steps == first.memory().steps
     assert_same_weights(stopped, never_stopped, 1e-5)
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_trainer_that_restarts_trains_as_a_new_one_does(few, remembers):
+    """To the last bit, though the network draws random numbers itself."""
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Dropout(0.5)(layers.Dense(8, "relu")(layers.Flatten()(inputs)))
+    model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+    first = Trainer(model, few, 0)
+    first.train(constant(5))
+    memory = first.memory() if remembers else None
+    other = copied(model)
+    first.restart(7, memory)
+    for trainer in (first, Trainer(other, few, 7, memory=memory)):
+        trainer.train(constant(5))
+        trainer.settle()
+    assert_same_weights(other, model, 0)
 
 
 def test_a_memory_is_cut_with_the_network(few):
