@@ -3,7 +3,7 @@ BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
 BENCHMARKS := goal_tree collective executors limits peer_torch_pruning streaming precision snips no_data \
-	tradeoffs effort forecasts branches larger elastic_quality elastic_search elastic_devices elastic_update switching inference loaded_memory blocks latency_prediction other_device data_sheets large_jobs many_jobs web \
+	tradeoffs effort forecasts branches larger elastic_quality elastic_search elastic_devices elastic_update switching inference loaded_memory blocks latency_prediction other_device data_sheets large_jobs submissions interruptions many_jobs web \
 	peer_lookup coordinator step tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 

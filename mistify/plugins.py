@@ -1,9 +1,14 @@
 """Plug-ins: packages installed beside Mistify, whose entry points name their additions."""
 
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,7 +20,23 @@ class UnusablePlugInError(Exception):
 
 def plug_ins(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, in their order; none is imported."""
-    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+    return _entry_points(group, installed())
+
+
+def installed() -> tuple[tuple[str, int], ...]:
+    """Return a value that changes when a package is installed or removed, or there is another `sys.path`."""
+    stamps = []
+    for directory in sys.path:
+        with suppress(OSError):
+            stamps.append((directory, os.stat(directory or ".").st_mtime_ns))
+    return tuple(stamps)
+
+
+@lru_cache(maxsize=64)
+def _entry_points(group: str, _installed: object) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group; to find them, the metadata of all packages are read."""
+    points = sorted(entry_points(group=group), key=lambda point: point.name)
+    return MappingProxyType({point.name: point for point in points})
 
 
 def check_plug_in(point: EntryPoint) -> None:

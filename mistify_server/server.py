@@ -47,6 +47,7 @@ from mistify_server.engines.opening import open_engine
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.planning.inspector import BatchInspector
+from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
@@ -233,6 +234,8 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
         async with engine_opened as opened:
             if settings.worker_at_start:
                 opened.start_worker()
+            if not settings.until_stdin_closes:  # else it runs for one command, which submits once
+                opened.keep_ready()
             metrics = Metrics()
             engine = MeasuredEngine(opened, metrics)
             uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)
@@ -242,9 +245,8 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             resolver = BatchResolver(models, roots, store.devices, settings.allow_code)
             tuning = TuningService(store, index)
             tuning.sweep()
-            porting = PortingService(
-                store, jobs, resolver, BatchInspector(engine), max_goals=settings.max_goals
-            )
+            inspector = BatchInspector(engine, KnownInspections(store.inspections))
+            porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
             devices = DeviceService(store.devices, store.jobs)
             fleet = Fleet(store.fleet)
             metrics.registry.register(ServerState(settings.store, store.jobs, jobs, engine, uploads))

@@ -48,6 +48,10 @@ class Engine(ABC):
         """Start a worker that nothing waits for yet, as that takes seconds; a failure shows with a task."""
 
     @abstractmethod
+    def keep_ready(self) -> None:
+        """Let whoever submits beside running tasks wait for no worker to start, at the cost of its memory."""
+
+    @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         """Run a task to its end. Cancelling the call stops the task at once.
 

@@ -72,7 +72,7 @@ class PooledEngine(Engine):
 
     A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again; where
     TensorFlow ended it by a signal, without its oneDNN optimizations, as are later tasks with the same model.
-    One more worker, ended after use, is for inspections while all the others are taken.
+    One more worker is for inspections while all the others are taken.
 
     Args:
         slots: how many tasks run at the same time.
@@ -84,7 +84,8 @@ class PooledEngine(Engine):
         self._leases = leases
         self._deadlines = deadlines
         self._regular = WorkerPool(self._start_regular, slots)
-        self._spare = WorkerPool(self._start_spare, 1, keep=False)
+        self._spare = WorkerPool(self._start_spare, 1)
+        self._is_spare_ready = False
         self._tasks = UnderWay()
         self._lost = 0
         # Names of models that workers have loaded, and of those at which TensorFlow ends with oneDNN.
@@ -117,6 +118,10 @@ class PooledEngine(Engine):
         self._regular.start_one()
 
     @override
+    def keep_ready(self) -> None:
+        self._is_spare_ready = True
+
+    @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         with self._tasks.one():
             return await self._attempt(task, on_progress)
@@ -147,6 +152,7 @@ class PooledEngine(Engine):
         lent = pool.worker(needed(task)) if attempt.onednn else pool.replaced(self._start_without_onednn)
         async with lent as worker, asyncio.timeout(self._deadlines[task.kind]):
             attempt.worker = worker.name
+            self._start_spare_in_time()
             attempt.report_stage(STARTING)
             result = await worker.ask(task, attempt.report, self._leases[task.kind])
         if isinstance(result, TaskFailure):
@@ -205,6 +211,11 @@ class PooledEngine(Engine):
     @abstractmethod
     async def _has_room(self) -> bool:
         """Check whether a worker could be started now without waiting."""
+
+    def _start_spare_in_time(self) -> None:
+        """Start the worker for inspections where the next one could not get another."""
+        if self._is_spare_ready and self._regular.busy == self._regular.size:
+            self._spare.start_one()
 
     async def _free(self) -> bool:
         return self._regular.idle or (not self._regular.complete and await self._has_room())

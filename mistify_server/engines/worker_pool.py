@@ -20,15 +20,11 @@ class WorkerPool:
     Args:
         start: starts a worker of a name; no two that run at the same time have the same.
         size: the most workers at the same time.
-        keep: whether a worker is kept when nobody waits for one.
     """
 
-    def __init__(
-        self, start: Callable[[str], Awaitable[SupervisedWorker]], size: int, *, keep: bool = True
-    ) -> None:
+    def __init__(self, start: Callable[[str], Awaitable[SupervisedWorker]], size: int) -> None:
         self.size = size
         self._start = start
-        self._keep = keep
         self._names = deque(str(number) for number in range(size))
         self._workers: dict[SupervisedWorker, str] = {}
         self._idle: list[SupervisedWorker] = []
@@ -169,7 +165,7 @@ class WorkerPool:
         """Give a free worker to whoever has waited longest."""
         if turn := self._next_turn():
             turn.set_result(worker)
-        elif self._keep and not self._closed:
+        elif not self._closed:
             self._idle.append(worker)
         else:
             await self._end(worker)

@@ -1,4 +1,4 @@
-"""Inspection: workers load the models and data of resolved batches and measure the sources."""
+"""Inspection: models and data of resolved batches are loaded by workers, which measure the sources, once."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -8,6 +8,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.base import Engine
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Measure
@@ -15,9 +16,10 @@ from mistify_server.tasks.tasks import InspectTask, Measure
 
 @dataclass(frozen=True)
 class BatchInspector:
-    """Has batches inspected by the workers of an engine."""
+    """Has batches inspected by the workers of an engine, unless that was done before."""
 
     engine: Engine
+    known: KnownInspections
 
     async def inspect(
         self, batches: Sequence[ResolvedBatch], problems: ProblemCollector, measures: Collection[Measure] = ()
@@ -46,10 +48,13 @@ class BatchInspector:
         """Run all tasks at once; the first exception ends the others."""
         try:
             async with asyncio.TaskGroup() as group:
-                running = [group.create_task(self.engine.run(task, _ignore)) for task in tasks]
+                running = [group.create_task(self._result(task)) for task in tasks]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         return [task.result() for task in running]
+
+    async def _result(self, task: InspectTask) -> Result:
+        return await self.known.result(task, lambda: self.engine.run(task, _ignore))
 
 
 def _inspection_of(batch: ResolvedBatch, result: Result, problems: ProblemCollector) -> Inspection | None:

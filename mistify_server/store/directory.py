@@ -11,6 +11,7 @@ from mistify.files import try_lock
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.fleet import FleetStore
+from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.models import ModelStore
 from mistify_server.store.sql.database import Database
@@ -26,6 +27,7 @@ _LOCK = "lock"
 _DATABASE = "mistify.db"
 _LOGS = "logs"
 _WEIGHTS = "weights"
+_INSPECTIONS = "inspections"
 
 #: The name of a store's directory of uploads.
 UPLOADS = "uploads"
@@ -39,7 +41,7 @@ class Store:
     """An open store: jobs, names of models, devices, tuning with peers, artifacts, and the logs of workers.
 
     `devices` are measured ones, `fleet` those that report what they run. `weights` are the files
-    of tuned weights, apart from `artifacts` since they do not stay.
+    of tuned weights, apart from `artifacts` since they do not stay. `inspections` are those that were made.
     """
 
     jobs: JobStore
@@ -49,6 +51,7 @@ class Store:
     tuning: TuningStore
     artifacts: Artifacts
     weights: Artifacts
+    inspections: KeptInspections
     logs: Path
 
 
@@ -80,6 +83,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             tuning=SqlTuningStore(database),
             artifacts=artifacts_of(directory),
             weights=Artifacts(directory / _WEIGHTS),
+            inspections=KeptInspections(directory / _INSPECTIONS),
             logs=directory / _LOGS,
         )
     finally:

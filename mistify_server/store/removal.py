@@ -63,6 +63,5 @@ def _remove_files(store: Store, before: float) -> int:
     mentioned = store.jobs.mentioned()
     all_ended = not store.jobs.unfinished()
     freed = Preparations(store.artifacts).remove_unused(mentioned, before, with_parts=all_ended)
-    return freed + sum(
-        store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned
-    )
+    freed += sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned)
+    return freed + store.inspections.remove_unneeded()

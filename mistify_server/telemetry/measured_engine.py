@@ -48,6 +48,10 @@ class MeasuredEngine(Engine):
         self._engine.start_worker()
 
     @override
+    def keep_ready(self) -> None:
+        self._engine.keep_ready()
+
+    @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         start, outcome = time.monotonic(), _STOPPED
         try:

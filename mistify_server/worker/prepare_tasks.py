@@ -6,10 +6,7 @@ source and data, by the same code and settings, is taken as it is: both are foun
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import keras
@@ -24,6 +21,7 @@ from executors.training.setup import TrainingSetup
 from mistify.costs.axes import depend_on_hardware
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.preparations import Preparations
+from mistify_server.tasks.code import code_digest
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import PrepareResult
 from mistify_server.tasks.tasks import PrepareTask
@@ -124,13 +122,13 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     Args:
         task: With the hardware that its limits name, and no other: figures of hardware are measured anew for
             each job.
-        teacher: The tuned source. Its artifact would not do, as it has the time at which it was saved.
+        teacher: The tuned source; how it was saved makes no difference.
         setup: The data; names of files say nothing about what is in them.
     """
     digest = hashlib.sha256(task.model_dump_json(exclude={"teacher", "data"}).encode())
     digest.update(task.data.settings.model_dump_json().encode())
     digest.update(teacher.to_json().encode())
-    # Not all variables: the seeds of dropout are drawn anew whenever a network is loaded.
+    # Not all variables: the seeds of dropout say nothing about a network.
     arrays = [weight.numpy() for weight in teacher.weights]
     for data in (setup.train, setup.validation):
         arrays += [*data.inputs.values(), *data.targets.values()]
@@ -157,22 +155,7 @@ def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:
             yield rows[start : start + _ROWS].tobytes()
 
 
-@lru_cache
 def _code(package: str) -> str:
     """Return the digest of the code of an algorithm's package, and of what all algorithms rest on."""
-    digest = hashlib.sha256()
-    for library in _LIBRARIES:
-        digest.update(f"{library} {version(library)}\n".encode())
-    for name in (*_PACKAGES, *({package} - set(_PACKAGES))):
-        for file in _files_of(name):
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _files_of(package: str) -> list[Path]:
-    """Return the files with the code of a package, or of a module."""
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        return []
-    origin = Path(spec.origin)
-    return sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
+    libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
+    return "\n".join([*libraries, code_digest((*_PACKAGES, *({package} - set(_PACKAGES))))])

@@ -1,5 +1,6 @@
 """What is wrong with a plug-in, as far as that is seen without importing it."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def test_what_is_there_passes_and_is_not_imported() -> None:
     for name in ("fine", "value", "imported", "nested", "starred"):
         check_plug_in(plug_ins(SCORES)[name])
     assert not {"plugged", "packaged", "starred"} & sys.modules.keys()
+
+
+def test_what_is_installed_or_removed_meanwhile_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "mistify.tests"
+    assert plug_ins(group) == {}
+    monkeypatch.syspath_prepend(tmp_path)
+    installed(tmp_path, "one", "", {"first": "one:first"}, group)
+    assert list(plug_ins(group)) == ["first"]
+    installed(tmp_path, "two", "", {"second": "two:second"}, group)
+    assert list(plug_ins(group)) == ["first", "second"]
+    shutil.rmtree(tmp_path / "one-0.1.0.dist-info")
+    assert list(plug_ins(group)) == ["second"]
 
 
 @pytest.mark.usefixtures("site")

@@ -409,8 +409,23 @@ async def test_an_inspection_does_not_wait_for_training(
     await wait_until(lambda: len(pids(site)) == 2)
     results = await asyncio.gather(*submit(engine, inspect_task(site), inspect_task(site)))
     assert all(isinstance(result, Inspection) for result in results)
-    assert all(map(gone, pids(site, "inspect")))
+    assert len(set(pids(site, "inspect"))) == 1  # kept for the next one
+    assert engine.load.alive == 3
     assert not any(task.done() for task in training)
+    (site.control / "hold-adapt").unlink()
+    await asyncio.gather(*training)
+
+
+async def test_a_worker_for_inspections_is_ready_before_there_is_one(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    (site.control / "hold-adapt").touch()
+    engine = make()
+    engine.keep_ready()
+    assert engine.load.alive == 0
+    training = submit(engine, adapt_task(site))
+    await wait_until(lambda: engine.load.alive == 2)
+    assert engine.load.busy == 1
     (site.control / "hold-adapt").unlink()
     await asyncio.gather(*training)
 

@@ -22,9 +22,9 @@ from mistify.costs.profiles import NominalProfile
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.local import LocalEngine
 from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks import code
 from mistify_server.tasks.results import PrepareResult, SourceResult
 from mistify_server.tasks.tasks import PrepareTask, SourceTask
-from mistify_server.worker import prepare_tasks
 from mistify_server.worker.prepare_tasks import key_of
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, saved_source, shallow
@@ -221,17 +221,17 @@ def test_another_key_belongs_to_other_code(
     made: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     before = key_of(*made)
-    files = prepare_tasks._files_of
+    files = code.files_of
 
     def with_another(package: str) -> list[Path]:
         (tmp_path / "more.py").write_text("changed = True")
         return [*files(package), *([tmp_path / "more.py"] if package == "executors" else [])]
 
-    prepare_tasks._code.cache_clear()
-    monkeypatch.setattr(prepare_tasks, "_files_of", with_another)
+    code.code_digest.cache_clear()
+    monkeypatch.setattr(code, "files_of", with_another)
     assert key_of(*made) != before
     monkeypatch.undo()
-    prepare_tasks._code.cache_clear()
+    code.code_digest.cache_clear()
     assert key_of(*made) == before
     assert {path.name for path in files("executors")} >= {"nested.py", "elastic.py", "trainer.py"}
 

@@ -1,0 +1,144 @@
+"""Inspections that were made before of the same content: models and data need not be loaded again."""
+
+import asyncio
+import hashlib
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from functools import lru_cache
+from importlib.metadata import distributions
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from mistify.machine import machine, runtime
+from mistify.plugins import installed
+from mistify_server.store.file_digests import FileDigests
+from mistify_server.store.inspections import KeptInspections
+from mistify_server.tasks.code import code_digest, files_of
+from mistify_server.tasks.results import Inspection, Result
+from mistify_server.tasks.tasks import InspectTask
+
+#: Packages whose code inspections depend on.
+_OWN: Final = ("mistify", "executors", "mistify_server")
+
+#: How the groups of plug-ins begin.
+_PLUG_INS: Final = "mistify."
+
+#: Inspections in memory; all others are read from the store.
+_IN_MEMORY: Final = 64
+
+
+class KnownInspections:
+    """Inspects what is new, each once, and knows the rest.
+
+    What an inspection depends on is its task, where the contents of files stand for their names; the code and
+    the libraries; and this machine, which measures the source. One with problems is made again: what is wrong
+    may be put right.
+
+    Args:
+        kept: Of the store.
+    """
+
+    def __init__(self, kept: KeptInspections) -> None:
+        self._kept = kept
+        self._files = FileDigests()
+        self._latest: OrderedDict[str, Inspection] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def result(self, task: InspectTask, inspect: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of an inspect task, known or made; whoever wants one that is being made waits.
+
+        Args:
+            task: The task.
+            inspect: Does it.
+
+        Raises:
+            MistifyError: As `inspect`; UNAVAILABLE, the store cannot be written.
+        """
+        key = await asyncio.to_thread(self._key, task)
+        if key is None:
+            return await inspect()
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            known = self._latest.get(key) or await asyncio.to_thread(self._kept.get, key)
+            if known is not None:
+                self._remember(key, known)
+                return known
+            made = await inspect()
+            # A file may have changed meanwhile: then it is not known which of both was inspected.
+            if isinstance(made, Inspection) and not made.problems and await self._is_still(key, task):
+                await asyncio.to_thread(self._kept.keep, key, made, [*map(str, _files_in(_parts(task)))])
+                self._remember(key, made)
+            return made
+
+    async def _is_still(self, key: str, task: InspectTask) -> bool:
+        return await asyncio.to_thread(self._key, task) == key
+
+    def _remember(self, key: str, inspection: Inspection) -> None:
+        self._latest[key] = inspection
+        self._latest.move_to_end(key)
+        if len(self._latest) > _IN_MEMORY:
+            self._latest.popitem(last=False)
+
+    def _key(self, task: InspectTask) -> str | None:
+        """Return the digest of all that the result of a task depends on; None if a file cannot be read."""
+        try:
+            parts = self._with_contents(_parts(task)), _environment(installed()), self._plug_ins()
+        except OSError:
+            return None
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def _with_contents(self, value: Any) -> Any:
+        """Return a part of a task in which digests of contents stand for the names of files."""
+        match value:
+            case dict():
+                return {key: self._with_contents(part) for key, part in value.items()}
+            case list():
+                return [self._with_contents(part) for part in value]
+            case str() if _is_file(value):
+                return f"content {self._files.of(Path(value))}{Path(value).suffix}"
+        return value
+
+    def _plug_ins(self) -> list[str]:
+        return [self._files.of(file) for file in _code_of_plug_ins(installed())]
+
+
+def _parts(task: InspectTask) -> Any:
+    return task.model_dump(mode="json")
+
+
+def _files_in(value: Any) -> Iterator[Path]:
+    """Yield the files and directories that are named in a part of a task."""
+    match value:
+        case dict():
+            for part in value.values():
+                yield from _files_in(part)
+        case list():
+            for part in value:
+                yield from _files_in(part)
+        case str() if _is_file(value):
+            yield Path(value)
+
+
+def _is_file(value: str) -> bool:
+    """Check whether a text is the name of a file or a directory, as the server has resolved it."""
+    return os.path.isabs(value) and "\n" not in value and os.path.exists(value)
+
+
+@lru_cache(maxsize=2)
+def _environment(_installed: object) -> str:
+    """Return a digest of the code, the libraries and the machine."""
+    libraries = sorted(f"{library.name} {library.version}" for library in distributions())
+    parts = [*libraries, machine(), str(os.cpu_count()), runtime(), code_digest(_OWN)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=2)
+def _code_of_plug_ins(_installed: object) -> tuple[Path, ...]:
+    """Return the files with the code of all plug-ins that are not Mistify's own."""
+    all_points = chain.from_iterable(library.entry_points for library in distributions())
+    points = (point for point in all_points if point.group.startswith(_PLUG_INS))
+    packages = sorted({point.module.partition(".")[0] for point in points} - set(_OWN))
+    return tuple(file for package in packages for file in files_of(package))

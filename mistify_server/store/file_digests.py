@@ -1,0 +1,94 @@
+"""Digests of files and directories that are not read again as long as they have not changed."""
+
+import errno
+import hashlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+#: Files and directories whose digests are remembered.
+_REMEMBERED: Final = 1_024
+
+#: A file that changes twice within this time, in nanoseconds, may look the same after both.
+_SAME_TICK_NS: Final = 2_000_000_000
+
+_CHUNK: Final = 1 << 20
+
+
+class _Stamp(NamedTuple):
+    """A file as the disk has it, without its content: whoever changes that changes the stamp as well.
+
+    The time at which anything of the file was changed is no part of it: uploads that are asked for change it.
+    """
+
+    name: str
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class FileDigests:
+    """The SHA-256 of files and directories. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Path, tuple[tuple[_Stamp, ...], str]] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, path: Path) -> str:
+        """Return the digest of a file's content, or of the names and contents of all files in a directory.
+
+        Raises:
+            OSError: It cannot be read, or links lead out of the directory or around in it.
+        """
+        stamps = tuple(_stamps(path))
+        with self._lock:
+            known = self._known.get(path)
+        if known is not None and known[0] == stamps:
+            return known[1]
+        read_at = time.time_ns()
+        digest = _digest(path, stamps)
+        if all(stamp.modified_ns < read_at - _SAME_TICK_NS for stamp in stamps):
+            self._remember(path, stamps, digest)
+        return digest
+
+    def _remember(self, path: Path, stamps: tuple[_Stamp, ...], digest: str) -> None:
+        with self._lock:
+            self._known[path] = stamps, digest
+            self._known.move_to_end(path)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+
+def _stamps(path: Path) -> Iterator[_Stamp]:
+    """Yield the stamps of a file, or of all files in a directory, in the order of their names."""
+    if not path.is_dir():
+        yield _stamp("", path)
+        return
+    for directory, folders, names in os.walk(path):
+        folders.sort()
+        for folder in (os.path.join(directory, folder) for folder in folders):
+            if os.path.islink(folder):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
+        for name in sorted(names):
+            file = os.path.join(directory, name)
+            yield _stamp(os.path.relpath(file, path), file)
+
+
+def _stamp(name: str, path: str | Path) -> _Stamp:
+    status = os.stat(path)
+    return _Stamp(name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _digest(path: Path, stamps: tuple[_Stamp, ...]) -> str:
+    digest = hashlib.sha256()
+    for stamp in stamps:
+        digest.update(f"{stamp.name}\0{stamp.size}\0".encode())
+        with (path / stamp.name).open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,100 @@
+"""Inspections of models with their data, by keys: digests of all that they depend on."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from mistify.files import write_bytes
+from mistify_server.store.artifacts import writing
+from mistify_server.tasks.base import Message
+from mistify_server.tasks.results import Inspection
+
+#: Inspections that are kept; those that were asked for longest ago go first.
+MOST_KEPT: Final = 1_000
+
+_SUFFIX: Final = ".json"
+
+
+class _Kept(Message):
+    """An inspection, and the files and directories that it is of."""
+
+    sources: tuple[str, ...]
+    inspection: Inspection
+
+
+class KeptInspections:
+    """The inspections of a store, each a file of its own.
+
+    Args:
+        directory: Of the files; made when the first is kept.
+        most: So many are kept.
+    """
+
+    def __init__(self, directory: Path, most: int = MOST_KEPT) -> None:
+        self._directory = directory
+        self._most = most
+
+    def get(self, key: str) -> Inspection | None:
+        """Return an inspection; None if there is none, or what was kept cannot be read any more."""
+        path = self._path(key)
+        try:
+            kept = _Kept.model_validate_json(path.read_bytes())
+            path.touch()
+        except (OSError, ValidationError):
+            return None
+        return kept.inspection
+
+    def keep(self, key: str, inspection: Inspection, sources: Collection[str]) -> None:
+        """Keep an inspection; it is safe on the disk when this returns.
+
+        Args:
+            key: Digest of all that it depends on.
+            inspection: The inspection.
+            sources: The files and directories with whose removal it has no use any more.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+        """
+        content = _Kept(sources=tuple(sources), inspection=inspection).model_dump_json().encode()
+        with writing(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            write_bytes(self._path(key), content, durable=True)
+        kept = sorted(self._paths(), key=_asked_for)
+        for path in kept[: max(0, len(kept) - self._most)]:
+            path.unlink(missing_ok=True)
+
+    def remove_unneeded(self) -> int:
+        """Remove the inspections of files that are not there any more; return the bytes that became free."""
+        return sum(_removed(path) for path in self._paths() if not _is_needed(path))
+
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{key}{_SUFFIX}"
+
+    def _paths(self) -> list[Path]:
+        return list(self._directory.glob(f"*{_SUFFIX}"))
+
+
+def _asked_for(path: Path) -> int:
+    """Return when an inspection was last asked for; 0 if it has just been removed."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+def _is_needed(path: Path) -> bool:
+    try:
+        kept = _Kept.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return False
+    return all(Path(source).exists() for source in kept.sources)
+
+
+def _removed(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        size = path.stat().st_size
+        path.unlink()
+        return size
+    return 0

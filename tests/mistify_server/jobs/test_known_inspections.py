@@ -1,0 +1,44 @@
+"""Models and data that the server knows are not inspected for each job."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mistify.v1 import porting_pb2 as pb
+
+Config = Callable[..., dict[str, object]]
+
+
+async def test_jobs_of_a_known_model_and_data_wait_for_no_worker(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    """Many at once, while another job takes the only worker."""
+    (site.control / "hold-source").touch()
+    await caller.submit([make_config("a", FLOP="0.5x")])
+    jobs = await asyncio.gather(*(caller.submit([make_config("b", FLOP=f"0.{n}x")]) for n in range(2, 9)))
+    assert len({job.id for job in jobs}) == 7
+    assert len(site.tasks("inspect")) == 1
+    (site.control / "hold-source").unlink()
+
+
+async def test_what_has_changed_is_inspected_by_a_server_that_knows_the_rest(
+    site: Any, serving_at: Any, make_config: Config
+) -> None:
+    async def submitted() -> int:
+        async with serving_at(site.settings()) as caller:
+            await caller.submit([make_config("a", FLOP="0.5x")])
+        return len(site.tasks("inspect"))
+
+    assert [await submitted(), await submitted()] == [1, 1]
+    site.write("train.json", {"x": [1], "y": [1]})
+    assert [await submitted(), await submitted()] == [2, 2]
+
+
+async def test_an_inspection_goes_with_its_files(caller: Any, site: Any, make_config: Config) -> None:
+    """When a job is removed, with all that is not needed any more."""
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await caller.finished(job.id)
+    assert len(list((site.store / "inspections").iterdir())) == 1
+    (site.root / "model.json").unlink()
+    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=job.id))
+    assert list((site.store / "inspections").iterdir()) == []

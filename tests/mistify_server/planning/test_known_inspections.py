@@ -1,0 +1,179 @@
+"""Which inspections are made again: those of anything else than what was inspected before."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify.errors import Problem
+from mistify_server.planning.known_inspections import KnownInspections
+from mistify_server.store.inspections import KeptInspections
+from mistify_server.tasks import code
+from mistify_server.tasks.results import Inspection, Result, TaskFailure
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import InspectTask
+from tests.plug_ins import LAYERS, installed
+
+INSPECTION = Inspection(costs={"flops": 2.0}, floor={"flops": 1.0})
+
+
+class Inspector:
+    """Counts what it inspects."""
+
+    def __init__(self, result: Result = INSPECTION, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.count = 0
+        self._result = result
+        self._meanwhile = meanwhile
+
+    async def __call__(self) -> Result:
+        self.count += 1
+        await asyncio.sleep(0)
+        self._meanwhile()
+        return self._result
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> KnownInspections:
+    return KnownInspections(KeptInspections(tmp_path / "inspections"))
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> InspectTask:
+    """Of a model that is a directory, and two files."""
+    (tmp_path / "model" / "variables").mkdir(parents=True)
+    (tmp_path / "model" / "variables" / "data").write_bytes(b"weights")
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text("a,b")
+    return InspectTask(
+        model=ModelSource(path=str(tmp_path / "model")),
+        data=DataSource(train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv")),
+        algorithm="auto",
+        algorithm_config={"seed": 1},
+        hardware={},
+    )
+
+
+async def test_the_same_is_inspected_once(known: KnownInspections, task: InspectTask, tmp_path: Path) -> None:
+    """Also by another server, and when many ask at the same time."""
+    inspect = Inspector()
+    results = await asyncio.gather(*(known.result(task, inspect) for _ in range(5)))
+    again = KnownInspections(KeptInspections(tmp_path / "inspections"))
+    assert [*results, await again.result(task, inspect)] == 6 * [INSPECTION]
+    assert inspect.count == 1
+
+
+async def test_the_same_content_elsewhere_is_not_inspected_again(
+    known: KnownInspections, task: InspectTask, tmp_path: Path
+) -> None:
+    inspect = Inspector()
+    await known.result(task, inspect)
+    shutil.copytree(tmp_path / "model", tmp_path / "copy")
+    copied = task.model_copy(update={"model": ModelSource(path=str(tmp_path / "copy"))})
+    assert await known.result(copied, inspect) == INSPECTION
+    assert inspect.count == 1
+
+
+def written(name: str, text: str) -> Callable[[InspectTask, Path], InspectTask]:
+    def write(task: InspectTask, directory: Path) -> InspectTask:
+        (directory / name).write_text(text)
+        return task
+
+    return write
+
+
+def changed(**changes: Any) -> Callable[[InspectTask, Path], InspectTask]:
+    return lambda task, _: task.model_copy(update=changes)
+
+
+#: Each changes something that the result may depend on.
+CHANGES: dict[str, Callable[[InspectTask, Path], InspectTask]] = {
+    "a file of a model that is a directory": written("model/variables/data", "changed"),
+    "another file in it": written("model/more", ""),
+    "data of the same size": written("train.csv", "a,c"),
+    "test data": written("test.csv", "a,b,c"),
+    "settings": changed(algorithm_config={"seed": 2}),
+    "algorithm": changed(algorithm="chamnet"),
+    "measures": changed(measures=("accuracy",)),
+    "built-in data": changed(data=DataSource(train="builtin:digits-train", test="builtin:digits-test")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_what_has_changed_is_inspected_again(
+    known: KnownInspections, task: InspectTask, tmp_path: Path, change: str
+) -> None:
+    inspect = Inspector()
+    await known.result(task, inspect)
+    await known.result(CHANGES[change](task, tmp_path), inspect)
+    assert inspect.count == 2
+
+
+async def test_another_plug_in_or_other_code_of_it_inspects_again(
+    known: KnownInspections, task: InspectTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspect = Inspector()
+    await known.result(task, inspect)
+    directory = installed(
+        tmp_path / "added", "added_layers", "class Layer: pass", {"l": "added_layers:L"}, LAYERS
+    )
+    monkeypatch.syspath_prepend(directory)
+    await known.result(task, inspect)
+    assert inspect.count == 2
+    (directory / "added_layers.py").write_text("class Layer: added = True")
+    await known.result(task, inspect)
+    assert inspect.count == 3
+
+
+async def test_other_code_of_its_own_inspects_again(
+    known: KnownInspections, task: InspectTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspect = Inspector()
+    await known.result(task, inspect)
+    monkeypatch.setattr("mistify_server.planning.known_inspections._environment", lambda installed: "new")
+    await known.result(task, inspect)
+    assert inspect.count == 2
+    assert {path.name for path in code.files_of("executors")} >= {"morphnet.py", "trainer.py"}
+
+
+async def test_what_is_wrong_is_looked_at_again(known: KnownInspections, task: InspectTask) -> None:
+    problem = Problem("dataset.train", "nothing", "data", "add some")
+    for result in (
+        Inspection(costs={}, floor={}, problems=(problem,)),
+        TaskFailure(code="INTERNAL", message="the worker has died"),
+    ):
+        inspect = Inspector(result)
+        assert [await known.result(task, inspect) for _ in range(2)] == [result, result]
+        assert inspect.count == 2
+
+
+async def test_a_file_that_changes_meanwhile_leaves_nothing_known(
+    known: KnownInspections, task: InspectTask, tmp_path: Path
+) -> None:
+    first = Inspector(meanwhile=lambda: (tmp_path / "train.csv").write_text("changed meanwhile"))
+    await known.result(task, first)
+    second = Inspector()
+    await known.result(task, second)
+    assert (first.count, second.count) == (1, 1)
+
+
+async def test_who_waits_goes_on_when_the_first_one_hangs_up(
+    known: KnownInspections, task: InspectTask
+) -> None:
+    started = asyncio.Event()
+
+    async def hang() -> Result:
+        started.set()
+        await asyncio.Event().wait()
+        return INSPECTION
+
+    first = asyncio.create_task(known.result(task, hang))
+    await started.wait()
+    inspect = Inspector()
+    second = asyncio.create_task(known.result(task, inspect))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == INSPECTION
+    assert inspect.count == 1
