@@ -152,7 +152,8 @@ class PooledEngine(Engine):
         lent = pool.worker(needed(task)) if attempt.onednn else pool.replaced(self._start_without_onednn)
         async with lent as worker, asyncio.timeout(self._deadlines[task.kind]):
             attempt.worker = worker.name
-            self._start_spare_in_time()
+            if not isinstance(task, InspectTask):
+                self._start_spare_in_time()
             attempt.report_stage(STARTING)
             result = await worker.ask(task, attempt.report, self._leases[task.kind])
         if isinstance(result, TaskFailure):

@@ -265,7 +265,6 @@ async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config
     assert [sorted(task["hardware"]) for task in site.tasks("inspect")] == [
         ["host", "raspberry-pi"],
         ["host", "jetson-nano"],
-        ["host", "jetson-nano"],
     ]
     known = [sorted(task["hardware"]) for task in site.tasks("adapt")]
     assert known == [

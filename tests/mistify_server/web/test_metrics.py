@@ -55,7 +55,9 @@ async def test_jobs_goals_edges_and_their_seconds(
     # What the scripted worker says of each edge.
     assert after["mistify_activity_seconds_total"]["tracing",] == 2 * 0.5
     assert after["mistify_activity_seconds_total"]["training",] >= 2 * 1.5
-    assert (after["mistify_workers"][()], after["mistify_workers_busy"][()]) == (1, 0)
+    # The one for inspections beside the job has started, or is about to.
+    assert after["mistify_workers"][()] in (1, 2)
+    assert after["mistify_workers_busy"][()] == 0
     assert (after["mistify_queue_length"][()], after["mistify_workers_lost_total"][()]) == (0, 0)
     assert after["mistify_database_bytes"][()] > 4096
     assert after["mistify_store_free_bytes"][()] > 0
