@@ -27,12 +27,14 @@ class Dataset:
             (-1 where a position is to be ignored), figures float32.
         classes: Names of classes, where they have names.
         left_out: What the data have besides, and is not read: "12 .heic in cat"; empty if nothing.
+        rows: Where the examples are among those that were read [examples]; None where they are all of them.
     """
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
     classes: ClassNames = field(default_factory=dict)
     left_out: str = ""
+    rows: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -43,7 +45,13 @@ class Dataset:
             self,
             inputs={name: gathered(array, indices) for name, array in self.inputs.items()},
             targets={name: gathered(array, indices) for name, array in self.targets.items()},
+            rows=self.row_numbers[indices],
         )
+
+    @property
+    def row_numbers(self) -> npt.NDArray[np.int64]:
+        """Return where each example is among those that were read, counted from 0 [examples]."""
+        return np.arange(len(self)) if self.rows is None else self.rows
 
     def sample(self, count: int) -> "Dataset":
         """Return so many examples, the same each time, or all where there are no more; copied."""
@@ -85,6 +93,7 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
         first,
         inputs={name: stacked(array, second.inputs[name]) for name, array in first.inputs.items()},
         targets={name: stacked(array, second.targets[name]) for name, array in first.targets.items()},
+        rows=np.concatenate([first.row_numbers, second.row_numbers]),
     )
 
 

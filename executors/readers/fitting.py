@@ -131,12 +131,11 @@ def _has_shape(array: Array, wanted: Tensor) -> bool:
 
 def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
     for at in range(0, len(array) if array.ndim else 0, _BLOCK):
-        block = np.isfinite(array[at : at + _BLOCK])
-        if not block.all():
-            row = at + int(np.argwhere(~block)[0][0])
-            yield Problem(
-                source, f"NaN or infinity in {name}[{row}]", "finite figures", "drop or repair the example"
-            )
+        fits = np.abs(array[at : at + _BLOCK]) <= np.finfo(np.float32).max
+        if not fits.all():
+            row = at + int(np.argwhere(~fits)[0][0])
+            what = "a number beyond float32" if np.isfinite(array[row]).all() else "NaN or infinity"
+            yield Problem(source, f"{what} in {name}[{row}]", "finite figures", "drop or repair the example")
             return
 
 

@@ -1,6 +1,6 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,7 +17,8 @@ from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.profiles import MeasuredProfile, Profile
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
-from mistify_server.worker.packaging.conversion.converter import saved
+from mistify_server.worker.packaging.conversion.activations import calibration
+from mistify_server.worker.packaging.conversion.converter import folded, saved
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.measurement.isolated import latencies_of
 
@@ -51,7 +52,7 @@ def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threa
 
     @activity("measuring")
     def measure(model: keras.Model) -> float | None:
-        examples = few_examples(model, train)
+        examples = few_examples(model, train, [each.precision for each in quantizations])
         with saved(model) as network:
             networks = dict(
                 enumerate(network.at(_without_training(each), examples) for each in quantizations)
@@ -77,19 +78,30 @@ def latencies(
         train: Has some examples, to convert it with.
         threads: Of LiteRT.
     """
-    examples = few_examples(model, train)
     with saved(model) as network:
         networks = {Quantization.NONE: network.at(QuantizationConfig())}
         for precision in precisions:
             with suppressed_but_for_exhaustion():
+                examples = few_examples(model, train, [precision])
                 networks[precision] = network.at(QuantizationConfig(precision=precision), examples)
     measured = latencies_of(networks, threads)
     return {precision: latency.median_ms for precision, latency in measured.items()}
 
 
-def few_examples(model: keras.Model, train: Dataset) -> Examples:
-    """Return a few training examples by input; what a network takes in LiteRT does not depend on them."""
-    return {tensor.name: train.inputs[tensor.name][:_EXAMPLES] for tensor in model.inputs}
+def few_examples(model: keras.Model, train: Dataset, precisions: Iterable[Quantization]) -> Examples | None:
+    """Return a few training examples by input; what a network takes in LiteRT does not depend on them.
+
+    Args:
+        model: The network.
+        train: The training data.
+        precisions: At which it is converted; where none is of integers, nothing is returned.
+
+    Raises:
+        MistifyError: INVALID_MODEL, the activations of the network are finite for none of them.
+    """
+    if not any(precision.integer for precision in precisions):
+        return None
+    return calibration([folded(model)], train.subset(np.arange(min(_EXAMPLES, len(train))))).examples
 
 
 def _without_training(quantization: QuantizationConfig) -> QuantizationConfig:

@@ -39,7 +39,8 @@ def cost_reader(
         costs: dict[str, float] = {}
         for quantization in quantizations if limits_storage(budget) else ():
             with suppressed_but_for_exhaustion():
-                network = convert(model, quantization, few_examples(model, setup.train))
+                examples = few_examples(model, setup.train, [quantization.precision])
+                network = convert(model, quantization, examples)
                 stored = stored_costs(network, quantization.precision, threads)
                 costs |= {axis: max(cost, costs.get(axis, cost)) for axis, cost in stored.items()}
         return {axis: cost for axis, cost in costs.items() if axis in budget}

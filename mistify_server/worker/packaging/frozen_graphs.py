@@ -13,8 +13,9 @@ from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
 from mistify_server.worker.packaging.conversion.converter import Function, convert_function
-from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, representative
+from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 
 
@@ -31,9 +32,15 @@ def convert_graph(
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
-    function = Function(graph, graph.inputs, graph.outputs)
-    rows = None if examples is None else partial(one_by_one, examples)
-    return convert_function(function, quantization or QuantizationConfig(), rows)
+    types = {spec.name: spec.dtype.as_numpy_dtype for spec in graph.inputs}
+    typed = {name: array.astype(types[name]) for name, array in (examples or {}).items()}
+    rows = partial(one_by_one, typed) if typed else None
+    return convert_function(function_of(graph), quantization or QuantizationConfig(), rows)
+
+
+def function_of(graph: FrozenGraph) -> Function:
+    """Return a graph as what is converted."""
+    return Function(graph, graph.inputs, graph.outputs)
 
 
 def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_out: HeldOut) -> Package:
@@ -49,18 +56,18 @@ def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_ou
         MistifyError: CORRUPT_PACKAGE, the package computes something else than the graph; INVALID_MODEL, it
             cannot be converted.
     """
-    examples, quantization = None, task.settings.quantization
+    sample, quantization = Calibration({}), task.settings.quantization
     if quantization.precision is Quantization.INT8:
-        sample = representative(train)
-        examples = {spec.name: sample[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in graph.inputs}
+        sample = calibration([function_of(graph)], train)
     objectives = objectives_for(graph.signature, train)
     conversion = Conversion(
-        networks=ConvertedNetworks(convert_graph(graph, quantization, examples)),
+        networks=ConvertedNetworks(convert_graph(graph, quantization, sample.examples)),
         inputs=[spec.name for spec in graph.inputs],
         outputs=graph.outputs,
         originals=[partial(_run, graph)],
         float32=partial(convert_graph, graph),
         accuracy=task.accuracy,
+        note=sample.note,
         description=description_of(task.data.settings, graph.signature, objectives, train),
     )
     return assemble(conversion, task, objectives, held_out)
@@ -68,6 +75,6 @@ def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_ou
 
 def _run(graph: FrozenGraph, inputs: Examples) -> dict[str, np.ndarray]:
     """Run the graph in TensorFlow on a batch of inputs, and return its outputs by name."""
-    forward = tf.function(Function(graph, graph.inputs, graph.outputs).__call__, autograph=False)
+    forward = tf.function(function_of(graph).__call__, autograph=False)
     tensors = {spec.name: tf.cast(inputs[spec.name], spec.dtype) for spec in graph.inputs}
     return {name: output.numpy() for name, output in forward(**tensors).items()}

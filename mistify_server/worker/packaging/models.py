@@ -19,10 +19,11 @@ from mistify.wording import listed
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
 from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
-from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.conversion.representative import representative
+from mistify_server.worker.packaging.conversion.converter import convert, folded
+from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
@@ -54,7 +55,7 @@ def package_model(
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
-            LiteRT lacks an operation.
+            LiteRT lacks an operation, or the activations that integers take their scales from are not finite.
     """
     compression, accuracy = task.settings.compression, task.accuracy
     if compression is not None:
@@ -62,9 +63,17 @@ def package_model(
         accuracy = evaluate(model, setup.validation, task.data.metric)
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
+    integer = task.settings.quantization.precision.integer
+    sample = calibration(map(folded, networks), setup.train) if integer else Calibration({})
     zipped = branches and task.settings.saved_model
-    converted = _convert(model, task, setup, training_steps, branches)
-    remarks = (_note_on_classes(model, setup.train), _note_on_floats(converted.serve, model, task))
+    converted = _convert(
+        model, task, setup, sample.examples, training_steps=training_steps, branches=branches
+    )
+    remarks = (
+        _note_on_classes(model, setup.train),
+        sample.note,
+        _note_on_floats(converted.serve, model, task),
+    )
     conversion = Conversion(
         networks=converted,
         inputs=[tensor.name for tensor in model.inputs],
@@ -75,9 +84,10 @@ def package_model(
         note="; ".join(filter(None, remarks)),
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
+        layers=[layer.name for layer in model.layers],
         other_files={
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
-            **(_blocks(supernet, model, task, setup, objectives) if supernet else {}),
+            **(_blocks(supernet, model, task, sample.examples, objectives) if supernet else {}),
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
@@ -87,21 +97,24 @@ def _convert(
     model: keras.Model,
     task: PackageTask,
     setup: TrainingSetup,
+    examples: Examples,
+    *,
     training_steps: int,
     branches: Branches | None,
 ) -> ConvertedNetworks:
     settings, quantization = task.settings, task.settings.quantization
     if branches:
-        examples = representative(setup.train) if quantization.precision.integer else None
         return ConvertedNetworks(convert_branches(branches, quantization, examples))
     match quantization.precision:
         case Quantization.NONE if settings.compression is None and settings.tuning.trainable != "none":
             return _convert_trainable(model, task, setup)
         case Quantization.INT8:
-            return ConvertedNetworks(convert(model, quantization, representative(setup.train)))
+            return ConvertedNetworks(convert(model, quantization, examples))
         case Quantization.INT8_QAT:
             aware = quantization_aware(model, setup, training_steps, task.seed)
-            return ConvertedNetworks(convert(aware, quantization, representative(setup.train)))
+            return ConvertedNetworks(
+                convert(aware, quantization, calibration([folded(aware)], setup.train).examples)
+            )
         case _:
             return ConvertedNetworks(convert(model, quantization))
 
@@ -110,11 +123,11 @@ def _blocks(
     trained: TrainedSupernet,
     model: keras.Model,
     task: PackageTask,
-    setup: TrainingSetup,
+    examples: Examples,
     objectives: Mapping[str, Objective],
 ) -> dict[str, bytes]:
     """Return the block store of a supernet; no block is trained for its precision."""
-    precision, examples = task.settings.quantization.precision, representative(setup.train)
+    precision = task.settings.quantization.precision
     precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     blocks = supernet_blocks(trained)

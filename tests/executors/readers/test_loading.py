@@ -162,6 +162,7 @@ def test_an_unknown_builtin_dataset_is_refused():
         ({"x": X.astype(object), "y": Y}, "x.npy has Python objects in it"),
         ({"x": np.where(X == 13, np.nan, X), "y": Y}, "NaN or infinity in x[3]"),
         ({"x": np.where(X == 23, -np.inf, X), "y": Y}, "NaN or infinity in x[5]"),
+        ({"x": np.where(X == 13, np.float64(1e39), X), "y": Y}, "a number beyond float32 in x[3]"),
         ({"x": X.reshape(6, 4), "y": Y}, "x of shape (6, 4); expected [examples, 2, 2]"),
         ({"x": X[:, :1], "y": Y}, "x of shape (6, 1, 2); expected [examples, 2, 2]"),
         ({"x": X, "y": np.array([0, 1, 3, 0, 0, 9])}, "y[2] = 3; expected classes 0 to 2"),

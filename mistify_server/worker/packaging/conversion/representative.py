@@ -19,17 +19,9 @@ Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
 SignatureRows = Iterator[tuple[str, dict[str, npt.NDArray[np.generic]]]]
 
 
-def representative(train: Dataset) -> Examples:
-    """Return a random sample of the training inputs: files may be sorted by class.
-
-    Args:
-        train: The training data.
-
-    Returns:
-        Arrays [`REPRESENTATIVE_EXAMPLES` at most, ...] by the names of the inputs.
-    """
-    rows = np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES]
-    return train.subset(rows).inputs
+def representative(train: Dataset) -> Dataset:
+    """Return a random sample of the training data, `REPRESENTATIVE_EXAMPLES` at most: files may be sorted."""
+    return train.subset(np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES])
 
 
 def typed(examples: Examples, model: keras.Model) -> Examples:

@@ -48,6 +48,7 @@ class Conversion:
         description: What apps are told of inputs and outputs.
         branches: The networks between which it can switch; None where it cannot.
         other_files: Further files of the package, by name.
+        layers: The names of its layers; empty where it has none.
     """
 
     networks: ConvertedNetworks
@@ -60,3 +61,4 @@ class Conversion:
     description: Description = field(default_factory=Description)
     branches: Branches | None = None
     other_files: Mapping[str, bytes] = field(default_factory=dict)
+    layers: Sequence[str] = ()

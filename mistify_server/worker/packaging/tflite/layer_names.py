@@ -10,15 +10,19 @@ from ai_edge_litert.tools import flatbuffer_utils
 #: What TensorFlow adds to a name that it has already given.
 _REPEATED: Final = re.compile(r"_\d+$")
 
+#: What stands between the parts of a name, and before the number of an output.
+_PARTS: Final = re.compile(r"[/;:]")
+
 
 def layer_at(place: str, layers: Collection[str]) -> str | None:
     """Return the layer that a part of a converted network comes from; None where its name does not tell.
 
     Args:
-        place: The name that TensorFlow gave it, such as `functional_1/conv_2/convolution`.
+        place: The name that TensorFlow gave it, such as `functional_1/conv_2/convolution`; of what was fused,
+            several with `;` between.
         layers: The names of the network's layers.
     """
-    for part in place.split("/"):
+    for part in _PARTS.split(place):
         for name in (part, _REPEATED.sub("", part)):
             if name in layers:
                 return name

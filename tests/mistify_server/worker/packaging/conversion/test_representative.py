@@ -26,7 +26,7 @@ INT8 = QuantizationConfig(precision=Quantization.INT8, inputs="int8")
 def test_data_that_are_sorted_by_class_are_represented_by_examples_of_all_classes():
     classes = np.repeat(np.arange(CLASSES), REPRESENTATIVE_EXAMPLES)
     train = Dataset({"image": classes[:, None].astype(np.float32)}, {"scores": classes})
-    examples = representative(train)["image"]
+    examples = representative(train).inputs["image"]
     assert examples.shape == (REPRESENTATIVE_EXAMPLES, 1)
     counts = np.bincount(examples[:, 0].astype(int), minlength=CLASSES)
     assert counts.min() >= REPRESENTATIVE_EXAMPLES / CLASSES / 2

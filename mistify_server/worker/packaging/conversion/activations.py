@@ -1,0 +1,132 @@
+"""The activations of a network for the examples that integers take their scales from: all have to be finite.
+
+The converter ends the process where one is not.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from executors.data import Dataset
+from executors.inspection.errors import invalid
+from mistify.wording import counted
+from mistify_server.worker.packaging.conversion.converter import Function
+from mistify_server.worker.packaging.conversion.representative import Examples, representative
+from mistify_server.worker.packaging.rewriting.stable_operations import STABLE
+from mistify_server.worker.packaging.tflite.layer_names import layer_at
+
+#: Examples that are run at once.
+_BATCH = 16
+
+
+class ActivationCheck:
+    """Runs a function on examples, and looks at every float that it computes on the way.
+
+    Args:
+        function: The function, as it will be converted.
+    """
+
+    def __init__(self, function: Function) -> None:
+        specs = {spec.name: spec for spec in function.inputs}
+        traced = tf.function(function.__call__, autograph=False).get_concrete_function(**specs)
+        frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False).graph
+        self._graph = frozen.as_graph_def()
+        self._feeds = {_argument(tensor): tensor.name for tensor in traced.inputs}
+        self._names = list(_floats(frozen))
+        self._function = function
+        self._finite = tf.function(self._trace, autograph=False, reduce_retracing=True)
+
+    def overflows(self, examples: Examples) -> dict[int, str]:
+        """Return the examples for which a number is not finite, by their indices, and where the first one is.
+
+        Args:
+            examples: Arrays [n, ...] by the names of the inputs.
+        """
+        count = len(next(iter(examples.values())))
+        suspected = (
+            index
+            for start in range(0, count, _BATCH)
+            if self._overflow(examples, slice(start, start + _BATCH))
+            for index in range(start, min(start + _BATCH, count))
+        )
+        places = ((index, self._overflow(examples, slice(index, index + 1))) for index in suspected)
+        return {index: place for index, place in places if place}
+
+    def _overflow(self, examples: Examples, rows: slice) -> str:
+        """Return where the first number of some examples is computed that is not finite; empty if all are."""
+        inputs = {
+            spec.name: tf.constant(examples[spec.name][rows].astype(spec.dtype.as_numpy_dtype))
+            for spec in self._function.inputs
+        }
+        finite = self._finite(**inputs).numpy()
+        return "" if finite.all() else self._place(self._names[int(finite.argmin())])
+
+    def _trace(self, **inputs: Any) -> Any:
+        feeds = {self._feeds[name]: tensor for name, tensor in inputs.items()}
+        tensors = tf.graph_util.import_graph_def(self._graph, feeds, self._names, name="")
+        return tf.stack([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
+
+    def _place(self, tensor: str) -> str:
+        """Return the layer that computes a tensor; the input, or the operation where there are no layers."""
+        inputs = {feed: name for name, feed in self._feeds.items()}
+        if tensor in inputs:
+            return f"input {inputs[tensor]}"
+        layer = layer_at(tensor, self._function.layers)
+        return f"layer {layer}" if layer else f"operation {tensor.partition(':')[0]}"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Examples that integers can take their scales from.
+
+    Attributes:
+        examples: Inputs [n, ...] by name.
+        note: Which were left out, and why; empty where none was.
+    """
+
+    examples: Examples
+    note: str = ""
+
+
+def calibration(functions: Iterable[Function], train: Dataset) -> Calibration:
+    """Return a sample of the training data, without examples for which a function computes infinity or NaN.
+
+    Args:
+        functions: All that is converted with these examples, each with the same inputs.
+        train: The training data.
+
+    Raises:
+        MistifyError: INVALID_MODEL, no example is left.
+    """
+    sample = representative(train)
+    overflows: dict[int, str] = {}
+    for function in functions:
+        overflows |= ActivationCheck(function).overflows(sample.inputs)
+    if not overflows:
+        return Calibration(sample.inputs)
+    first = min(overflows)
+    place = f"{overflows[first]} is not finite for example {sample.row_numbers[first]} of the training data"
+    if len(overflows) == len(sample):
+        expected = "finite activations, from which integers take their scales"
+        fix = "scale its inputs, or package it in float32"
+        raise invalid("the model", f"none: {place}, nor for any other that was tried", expected, fix)
+    kept = sample.subset(np.setdiff1d(np.arange(len(sample)), list(overflows)))
+    others = f", and for {counted(len(overflows) - 1, 'other')}" if len(overflows) > 1 else ""
+    count = f"{len(kept)} of {counted(len(sample), 'example')}"
+    return Calibration(kept.inputs, f"integers take their scales from {count}: {place}{others}")
+
+
+def _argument(tensor: Any) -> str:
+    """Return the name of the input that a placeholder stands for."""
+    return str(tensor.op.get_attr("_user_specified_name").decode())
+
+
+def _floats(graph: Any) -> Iterator[str]:
+    """Yield the names of the floats that a graph computes, but for what is packaged in another form."""
+    for operation in graph.get_operations():
+        if operation.type not in ("Const", *STABLE):
+            yield from (tensor.name for tensor in operation.outputs if tensor.dtype == tf.float32)
