@@ -34,7 +34,13 @@ class Served:
 
 
 def drawbacks(
-    precision: Quantization, package: Served, float32: Served, metric: Metric, threads: int = 1
+    precision: Quantization,
+    package: Served,
+    float32: Served,
+    metric: Metric,
+    threads: int = 1,
+    *,
+    cause: str = "",
 ) -> str:
     """Return a remark on what a package lacks against the float32 one of the same checkpoint.
 
@@ -44,6 +50,7 @@ def drawbacks(
         float32: What was measured of the same network in float32.
         metric: What both accuracies are.
         threads: With which both latencies were measured.
+        cause: Why accuracy may be lost, if that is known (`cause_of_loss`).
 
     Returns:
         A remark on latency and accuracy; empty if both are good enough.
@@ -57,7 +64,7 @@ def drawbacks(
     if _is_worse(package.accuracy, float32.accuracy, metric):
         advice = "; int8-qat may lose less" if precision is Quantization.INT8 else ""
         against = f"{metric.shown(package.accuracy)} against {metric.shown(float32.accuracy)}"
-        remarks.append(f"{metric} {against} in float32{advice}")
+        remarks.append(f"{metric} {against} in float32{f', as {cause}' if cause else advice}")
     return f"as {precision.value}: {'; '.join(remarks)}" if remarks else ""
 
 

@@ -1,10 +1,11 @@
 """The measurement of a package: latency, accuracy and costs, as LiteRT runs it and as it is stored."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from executors.data import HeldOut
+from executors.data import Dataset, HeldOut
 from executors.training.objectives import Objective
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
@@ -14,11 +15,13 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
-from mistify_server.worker.packaging.measurement.comparison import compare
+from mistify_server.worker.packaging.measurement.causes import cause_of_loss, largest_scale
+from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES, compare
 from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
 from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.measurement.stored import stored_costs
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
+from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 
@@ -99,7 +102,7 @@ def measure(
         branches,
         default,
         costs={**_costs(conversion, task.settings), **compression},
-        note=_note(conversion, task, branches[default], compression),
+        note=_note(conversion, task, branches[default], compression, held_out.validation),
     )
 
 
@@ -113,16 +116,32 @@ def _measure_branch(
     """Compare and measure one branch, or the network where there are no branches."""
     network = conversion.networks.serve
     signature = branch_signature(branch) if conversion.branches else None
-    runner = Runner(network, signature or SIGNATURE)
     fixed = fixed_batch_signature(signature or SIGNATURE)
-    single = Runner(network, fixed) if fixed in signatures(network) else None
     precision = task.settings.quantization.precision
-    compare(conversion.originals[branch], runner, held_out.validation, precision, single)
+    with _runnable(network, precision, conversion.layers):
+        runner = Runner(network, signature or SIGNATURE)
+        single = Runner(network, fixed) if fixed in signatures(network) else None
+        compare(conversion.originals[branch], runner, held_out.validation, precision, single)
     return Measurement(
         latency_of(network, task.settings.threads, signature=signature),
         memory_bytes(network, (signature,) if signature else ()),
         *(measure_accuracy(runner, examples, objectives, task.data) for examples in held_out),
     )
+
+
+@contextmanager
+def _runnable(network: bytes, precision: Quantization, layers: Collection[str]) -> Iterator[None]:
+    """Explain why LiteRT refuses a network of integers: it has no kernels for some of its scales.
+
+    Raises:
+        LiteRtError: It does.
+    """
+    try:
+        yield
+    except LiteRtError as error:
+        if not precision.integer:
+            raise
+        raise LiteRtError(f"one whose integers LiteRT refuses: {largest_scale(network, layers)}") from error
 
 
 def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float]:
@@ -136,10 +155,12 @@ def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float
     )
 
 
-def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs) -> str:
+def _note(
+    conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs, validation: Dataset
+) -> str:
     """Return what was not measured, not gained by the precision, or lost by the compression.
 
-    The compression came to `stored`.
+    The compression came to `stored`. What precisions lose is explained by some of the validation data.
     """
     metric, compression = task.data.validation_metric, task.settings.compression
     precision = task.settings.quantization.precision
@@ -150,7 +171,9 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
         network, threads = conversion.float32(), own.latency.threads
         package = Served(conversion.networks.serve, own.latency.median_ms, own.validation.accuracy)
         float32 = Served(network, latency_of(network, threads).median_ms, conversion.accuracy)
-        notes.append(drawbacks(precision, package, float32, metric, threads))
+        inputs = {name: array[:COMPARED_EXAMPLES] for name, array in validation.inputs.items()}
+        cause = cause_of_loss(precision, network, inputs, conversion.layers)
+        notes.append(drawbacks(precision, package, float32, metric, threads, cause=cause))
     return "; ".join(filter(None, notes))
 
 

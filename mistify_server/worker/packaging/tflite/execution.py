@@ -110,6 +110,25 @@ def run_example(network: bytes, signature: str, graph: int) -> ExampleTensors:
     )
 
 
+def ranges(network: bytes, signature: str, inputs: Mapping[str, Array]) -> dict[int, tuple[float, float]]:
+    """Run examples by a signature, and return the least and the largest value of each float by its number."""
+    interpreter = Interpreter(
+        model_content=network,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        experimental_preserve_all_tensors=True,
+    )
+    run = interpreter.get_signature_runner(signature)
+    run(**{name: inputs[name].astype(one["dtype"]) for name, one in run.get_input_details().items()})
+    reached: dict[int, tuple[float, float]] = {}
+    for entry in interpreter.get_tensor_details():
+        if entry["dtype"] == np.float32:
+            with suppress(ValueError):  # nothing has been written there
+                values = interpreter.get_tensor(entry["index"])
+                if values.size:
+                    reached[entry["index"]] = float(values.min()), float(values.max())
+    return reached
+
+
 @lru_cache(maxsize=_OPEN)
 def _opened(network: Path, signature: str) -> tuple[Any, Any]:
     """Return the interpreter of a network, and what runs it by a signature."""

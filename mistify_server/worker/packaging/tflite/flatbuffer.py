@@ -27,6 +27,8 @@ class FlatbufferTensor:
         shape: Its sizes, the batch 1 where it is free.
         content: The values of weights; None for other tensors.
         is_constant: Whether its values are in the file, be they weights, or a shape, axes or paddings.
+        name: As the converter calls it: by the layer that it comes from.
+        scale: The largest step between its integers; 0 where it has none.
     """
 
     index: int
@@ -34,6 +36,8 @@ class FlatbufferTensor:
     shape: tuple[int, ...]
     content: npt.NDArray[Any] | None
     is_constant: bool
+    name: str
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,11 @@ def _tensor(model: Any, graph: Any, index: int) -> FlatbufferTensor:
     entry = graph.tensors[index]
     kind = flatbuffer_utils.type_to_name(entry.type)
     shape = tuple(int(size) for size in (() if entry.shape is None else entry.shape))
+    name = (entry.name or b"").decode()
+    scales = None if entry.quantization is None else entry.quantization.scale
+    scale = 0.0 if scales is None else float(np.max(scales, initial=0.0))
     stored = model.buffers[entry.buffer].data
-    if stored is None or kind not in _WEIGHTS:
-        return FlatbufferTensor(int(index), kind, shape, None, stored is not None)
-    content = np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape)
-    return FlatbufferTensor(int(index), kind, shape, content, is_constant=True)
+    content = None
+    if stored is not None and kind in _WEIGHTS:
+        content = np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape)
+    return FlatbufferTensor(int(index), kind, shape, content, stored is not None, name, scale)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from executors.data.storage import Rows
 from mistify_server.worker.packaging.tflite.execution import (
     describe,
+    ranges,
     run,
     run_example,
     shapes,
@@ -89,6 +90,19 @@ def signatures(network: bytes) -> Collection[str]:
 def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:
     """Run a network on a batch of inputs, and return its outputs, both [batch, ...] by name."""
     return Runner(network)(inputs)
+
+
+def tensor_ranges(network: bytes, inputs: Arrays) -> Mapping[int, tuple[float, float]]:
+    """Return the least and the largest value of each float of a network by its number.
+
+    Args:
+        network: A `.tflite` with the signature `SIGNATURE`.
+        inputs: The examples [n, ...] that run through it, by the names of its inputs.
+
+    Raises:
+        LiteRtError: LiteRT cannot run the network.
+    """
+    return in_litert(ranges, network, SIGNATURE, dict(inputs))
 
 
 class Example:

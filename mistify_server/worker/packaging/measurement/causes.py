@@ -1,0 +1,116 @@
+"""Why a precision costs accuracy: weights beyond float16, and tensors that share a scale of integers."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.tflite.flatbuffer import Operator, operators
+from mistify_server.worker.packaging.tflite.layer_names import layer_at
+from mistify_server.worker.packaging.tflite.runner import Arrays, tensor_ranges
+
+_LARGEST_HALF: Final = float(np.finfo(np.float16).max)
+
+#: The steps of an int8 tensor, and the fewest at which one is held to be still told apart.
+_STEPS: Final = 255
+_FEW_STEPS: Final = 16
+
+
+def cause_of_loss(
+    precision: Quantization, float32: bytes, inputs: Arrays, layers: Collection[str] = ()
+) -> str:
+    """Return why a network may lose accuracy at a precision; empty where no cause is known.
+
+    Args:
+        precision: The precision.
+        float32: The same network in float32.
+        inputs: Some examples [n, ...] by the names of the inputs.
+        layers: The names of its layers; without them, tensors are named.
+    """
+    if precision is Quantization.FLOAT16:
+        return _beyond_half(float32, layers)
+    if precision.stored_as is Quantization.INT8:
+        return _on_one_scale(float32, inputs, layers)
+    return ""
+
+
+def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
+    """Return the largest step between the integers of a network, and which layer has it.
+
+    Args:
+        network: The network, in integers.
+        layers: The names of its layers; without them, tensors are named.
+    """
+    scales = {_names(operator): operator.outputs[0].scale for operator in operators(network)}
+    name = max(scales, key=scales.__getitem__)
+    return f"a step of {_named(name, layers)} is {scales[name]:.3g}"
+
+
+def _beyond_half(network: bytes, layers: Collection[str]) -> str:
+    """Return which layer's weights are the furthest beyond float16, which the converter cuts off."""
+    largest = {
+        _names(operator): max(
+            float(np.abs(tensor.content).max(initial=0))
+            for tensor in operator.inputs
+            if tensor.content is not None
+        )
+        for operator in operators(network)
+        if any(tensor.content is not None for tensor in operator.inputs)
+    }
+    name = max(largest, key=largest.__getitem__, default="")
+    if not name or largest[name] <= _LARGEST_HALF:
+        return ""
+    return (
+        f"weights of {_named(name, layers)} reach {largest[name]:.3g}, and float16 ends at "
+        f"{_LARGEST_HALF:,.0f}; float32 keeps them, and so does dynamic"
+    )
+
+
+def _names(operator: Operator) -> str:
+    """Return the names of the output and the weights of an operator: an output of the network has no own."""
+    constants = (tensor.name for tensor in operator.inputs if tensor.is_constant)
+    return ";".join((operator.outputs[0].name, *constants))
+
+
+@dataclass(frozen=True)
+class _Range:
+    """How far the values of a tensor reach, zero among them."""
+
+    name: str
+    width: float
+
+
+def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> str:
+    """Return which concatenated tensor is left the fewest steps by another one, as all share one scale."""
+    pairs = list(_neighbours(network, inputs))
+    if not pairs:
+        return ""
+    small, large = min(pairs, key=lambda pair: pair[0].width / pair[1].width)
+    steps = _STEPS * small.width / large.width
+    if steps >= _FEW_STEPS:
+        return ""
+    return (
+        f"what is concatenated has one scale: {_named(large.name, layers)} ranges over {large.width:.3g}, "
+        f"which leaves {steps:.2g} of {_STEPS} steps for the {small.width:.3g} of "
+        f"{_named(small.name, layers)}; "
+        "normalize both before they are concatenated, or use float16 or float32"
+    )
+
+
+def _neighbours(network: bytes, inputs: Arrays) -> Iterator[tuple[_Range, _Range]]:
+    """Yield the tensors of the least and the largest range of each concatenation."""
+    joins = [operator.inputs for operator in operators(network) if operator.name == "CONCATENATION"]
+    reached = tensor_ranges(network, inputs) if joins else {}
+    for joined in joins:
+        bounds = {tensor.name: reached[tensor.index] for tensor in joined if tensor.index in reached}
+        ranges = [_Range(name, max(high, 0) - min(low, 0)) for name, (low, high) in bounds.items()]
+        known = sorted((one for one in ranges if one.width > 0), key=lambda one: one.width)
+        if len(known) > 1:
+            yield known[0], known[-1]
+
+
+def _named(tensor: str, layers: Collection[str]) -> str:
+    layer = layer_at(tensor, layers)
+    return f"layer {layer}" if layer else f"the tensor {tensor}"
