@@ -40,17 +40,19 @@ def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     graph = model.subgraphs[0]
     for operator in graph.operators:
-        size = sum(_float_kernels(model, graph, operator))
-        if size:
-            place = graph.tensors[operator.outputs[0]].name.decode()
-            name = layer_at(place, layers) or flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
+        written = graph.tensors[operator.outputs[0]]
+        for kernel, size in _float_kernels(model, graph, operator):
+            # What is written has the name of the network's output where it is that.
+            own = (layer_at(tensor.name.decode(), layers) for tensor in (written, kernel))
+            name = next(filter(None, own), flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex))
             kept[name] = kept.get(name, 0) + size
     return kept
 
 
-def _float_kernels(model: Any, graph: Any, operator: Any) -> Iterator[int]:
+def _float_kernels(model: Any, graph: Any, operator: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the kernels of an operator that are float32, with their bytes."""
     for tensor in (graph.tensors[index] for index in operator.inputs if index >= 0):
         stored = model.buffers[tensor.buffer].data
         axes = sum(int(size) > 1 for size in (() if tensor.shape is None else tensor.shape))
         if stored is not None and axes > 1 and tensor.type == schema.TensorType.FLOAT32:
-            yield len(stored)
+            yield tensor, len(stored)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
+from executors.structure.keras_internals import numpy
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.lacking import lacking_operators
@@ -40,7 +41,7 @@ def network(body: Callable[[Any], Any]) -> keras.Model:
             "layer 'smaller', a Resizing",
             '"bilinear"',
         ),
-        (lambda x: ops.cumprod(x, axis=1), "layer 'cumprod', a Cumprod", "replace it by other layers"),
+        (numpy.Cumprod(axis=1, name="product"), "layer 'product', a Cumprod", "replace it by other layers"),
     ],
 )
 def test_the_layer_is_named_with_what_to_do(body: Callable[[Any], Any], named: str, fix: str) -> None:
