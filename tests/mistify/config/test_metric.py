@@ -75,6 +75,7 @@ def test_plug_ins_are_looked_for_once_for_all_goals(monkeypatch: pytest.MonkeyPa
         dataset = {"train": "a", "test": "b", "metric": "no_such", "losses": {"out": "neither"}}
         configs = [{**CONFIG, "id": f"goal-{number}", "dataset": dataset} for number in range(goals)]
         looked_for.clear()
+        plugins._entry_points.cache_clear()
         with pytest.raises(MistifyError) as caught:
             parse_batch(json.dumps(configs))
         assert len(caught.value.problems) == 2 * goals
