@@ -212,6 +212,26 @@ def prepare_by_itself(connection: Connection) -> None:
     _change_json(connection, "edges", "record", change_record)
 
 
+def know_scores_of_outputs(connection: Connection) -> None:
+    """Add the scores of sources' outputs, which nothing says of earlier jobs, and that oneDNN was used."""
+
+    def change_root(root: dict[str, Any]) -> None:
+        root.update(teacher_scores=[], onednn=True)
+
+    def change_reference(reference: dict[str, Any]) -> None:
+        reference.update(output_scores=[], tuned_output_scores=[], onednn=True)
+
+    def change_preparations(preparations: dict[str, Any]) -> None:
+        for preparation in preparations.values():
+            preparation["onednn"] = True
+
+    _change_json(connection, "batches", "root", change_root)
+    _change_json(connection, "batches", "reference", change_reference)
+    _change_json(connection, "batches", "preparations", change_preparations)
+    _change_json(connection, "branches", "result", lambda result: result.update(onednn=True))
+    _change_json(connection, "edges", "record", lambda record: record.update(outputs=[]))
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -224,6 +244,7 @@ STEPS: tuple[Step, ...] = (
     add_fleet,  # to 19
     add_details,  # to 20
     prepare_by_itself,  # to 21
+    know_scores_of_outputs,  # to 22
 )
 
 
