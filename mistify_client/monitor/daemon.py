@@ -256,7 +256,7 @@ class Monitor:
                 "last": list(self._journal.last),
             }
             write_json(self._state.status, content)
-        except OSError as error:
+        except (MistifyError, OSError) as error:
             self._journal.problem("status file", str(error))
         else:
             self._written = noted, now
