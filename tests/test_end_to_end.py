@@ -189,10 +189,12 @@ def test_what_was_done_is_not_done_again(killed: Killed) -> None:
 
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
-    assert list(report) == ["job", "seconds", "spent", "source", "metrics", "goals"]
+    assert list(report) == ["job", "seconds", "spent", "source", "sources", "metrics", "goals"]
     shown = ["flops", "params", "memory_bytes", "size_bytes", "accuracy", "tuned_accuracy"]
-    names = [*shown[:4], "measured_latency_ms", *shown[4:], "metric", "steps", "preparing_steps"]
+    names = ["batch", "model", *shown[:4], "measured_latency_ms", *shown[4:], "metric"]
+    names += ["outputs", "tuned_outputs", "steps", "preparing_steps"]
     assert list(report["source"]) == names
+    assert report["sources"] == [report["source"]]
     assert all(report["source"][figure] > 0 for figure in shown)
     assert report["source"]["measured_latency_ms"]["1"] > 0
     assert report["source"]["metric"] == "accuracy"

@@ -320,7 +320,9 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     except MistifyError as error:
         if current(package) == package:
             raise
-        logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
+        # As text: a handler that keeps the error would keep the network as well, by its traceback.
+        message = "%s is used as it was shipped, its current version cannot be: %s"
+        logger.warning(message, package, str(error))
         generation = switchboard.generation_before  # so that the current version is tried again
         network, options = _opened(package, state, threads, switchboard.option_in(generation))
     loaded = recorded(network, options, state, generation)

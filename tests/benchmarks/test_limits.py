@@ -77,7 +77,7 @@ def goal(name: str, state: GoalState, accuracy: float | None) -> Goal:
 
 
 def test_goals_that_were_missed_count() -> None:
-    job = Job("job", JobState.DONE, (goal("missed", GoalState.UNMET, 0.5),), 0, Source({"flops": 10.0}))
+    job = Job("job", JobState.DONE, (goal("missed", GoalState.UNMET, 0.5),), 0, (Source({"flops": 10.0}),))
     (missed,) = packages_of(job).values()
     assert (missed.accuracy, missed.share, missed.used, missed.met) == (50.0, 0.5, 0.9, False)
 
@@ -85,7 +85,7 @@ def test_goals_that_were_missed_count() -> None:
 def test_a_goal_that_failed_is_an_error() -> None:
     goals = (goal("met", GoalState.MET, 0.9), goal("failed", GoalState.FAILED, None))
     with pytest.raises(RuntimeError, match="job is done: failed"):
-        packages_of(Job("job", JobState.DONE, goals, 0, Source({"flops": 10.0})))
+        packages_of(Job("job", JobState.DONE, goals, 0, (Source({"flops": 10.0}),)))
 
 
 def test_a_job_whose_source_failed_is_an_error() -> None:

@@ -74,7 +74,7 @@ def test_what_was_reached_is_that_of_the_goals_precision_as_a_share_of_the_float
     )
     memory = replace(memory, achieved={"memory_bytes@int8": 200.0, "memory_bytes": 700.0})
     latency = replace(latency, measured={"latency_ms@host@int8": 1.0, "latency_ms@host": 1.0})
-    job = Job("job", JobState.DONE, (memory, latency, missed), 0, source)
+    job = Job("job", JobState.DONE, (memory, latency, missed), 0, (source,))
     assert points_of(job) == [Point("memory", 0.2, 70.0), Point("latency", 0.25, 70.0)]
 
 

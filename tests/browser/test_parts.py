@@ -47,7 +47,7 @@ def test_long_names_on_the_page_of_a_goal_need_no_scrolling_sideways(page: Page)
         branch_figures=(BranchFigures(1.0, {}, {}, 0.5),),
     )
     page.set_viewport_size({"width": 360, "height": 740})
-    job = Job("j", JobState.DONE, (goal,), 0, Source({}))
+    job = Job("j", JobState.DONE, (goal,), 0, (Source({}),))
     open_page(page, goal_page(job, goal, GoalDetails(None, (), 5)), "/jobs/j/goals/half")
     expect(page.locator("td", has_text=name)).to_have_count(2)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

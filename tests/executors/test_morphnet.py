@@ -129,6 +129,7 @@ class EightAtOnce(HardwareProfile):
     """A device whose kernels compute eight output channels at once."""
 
     name = "eight-at-once"
+    evidence = "how it is defined"
 
     def latency_ms(self, network):
         return sum(

@@ -5,11 +5,13 @@ import os
 import signal
 import threading
 import time
+import zlib
 from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
@@ -42,6 +44,13 @@ def with_weights(device, **changes):
     weights = {**fleet.tuned(0), **changes}
     kept = {name: values for name, values in weights.items() if values is not None}
     return replace(device, weights=write_weights(kept))
+
+
+def with_integers(device, name):
+    """The device with some of its weights sent as integers, which `write_weights` never writes."""
+    integers = {**fleet.tuned(0), name: np.zeros(3, np.int32)}
+    data = safetensors.numpy.save(integers)
+    return replace(device, weights=zlib.compress(data[0::2] + data[1::2]))
 
 
 @pytest.fixture
@@ -196,7 +205,6 @@ async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, de
         ({"dense/bias": np.zeros(4, np.float32)}, "weights['dense/bias']", "the shape (4,); expected (3,)"),
         ({"dense/bias": None}, "weights['dense/bias']", "got nothing"),
         ({"other": np.zeros(1, np.float32)}, "weights['other']", "none of this name"),
-        ({"dense/bias": np.zeros(3, np.int32)}, "weights['dense/bias']", "I32; expected F16 or F32"),
         (
             {"dense/kernel": np.full((4, 3), 1e4, np.float32)},
             "weights['dense/kernel']",
@@ -211,6 +219,12 @@ async def test_weights_that_do_not_fit_are_refused_with_the_reason(
     places, text = await refused(coordinator, with_weights(device, **changes))
     assert places == [place]
     assert reported in text
+
+
+async def test_weights_of_another_type_are_refused(coordinator, device):
+    places, text = await refused(coordinator, with_integers(device, "dense/bias"))
+    assert places == ["weights['dense/bias']"]
+    assert "I32; expected F16 or F32" in text
 
 
 async def test_half_precision_is_accepted(coordinator, device):

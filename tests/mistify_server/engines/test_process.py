@@ -134,7 +134,7 @@ async def test_a_disk_without_room_for_temporary_files_is_reported_as_what_it_is
     with files_limited_to(0):
         worker = await WorkerProcess.start([sys.executable, "-c", WRITES], tmp_path / "log")
         result = await SupervisedWorker(worker, "worker").ask(task, lambda progress: None, 60.0)
-    assert result == TaskFailure(code="INTERNAL", message="OSError: [Errno 27] File too large")
+    assert result == TaskFailure(code="INTERNAL", message="OSError: File too large")
     await worker.kill()
 
 

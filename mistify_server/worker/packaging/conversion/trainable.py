@@ -110,7 +110,7 @@ def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
         compared = {name: array[:count] for name, array in examples.items()}
         actual = trained(compared)
     except LiteRtError as error:
-        raise UntrainableError(f"LiteRT cannot run what trains it, {error.problems[0].value}") from error
+        raise UntrainableError(f"LiteRT cannot run what trains it: {error.reason}") from error
     for name, output in served(compared).items():
         difference = float(np.abs(actual[name] - output).max())
         if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):

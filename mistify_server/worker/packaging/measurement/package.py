@@ -141,7 +141,7 @@ def _runnable(network: bytes, precision: Quantization, layers: Collection[str]) 
     except LiteRtError as error:
         if not precision.integer:
             raise
-        raise LiteRtError(f"one whose integers LiteRT refuses: {largest_scale(network, layers)}") from error
+        raise LiteRtError("one whose integers LiteRT refuses", largest_scale(network, layers)) from error
 
 
 def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float]:

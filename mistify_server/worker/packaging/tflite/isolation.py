@@ -18,14 +18,15 @@ _LITERT: Final = DisposableProcess()
 class LiteRtError(MistifyError):
     """LiteRT cannot run a network on this machine.
 
-    Args:
-        network: What is wrong with the network: the value of a problem.
+    Attributes:
+        reason: What LiteRT says of the network, or how it has ended its process.
     """
 
-    def __init__(self, network: str) -> None:
+    def __init__(self, network: str, reason: str) -> None:
+        self.reason = reason
         problem = Problem(
             "the network",
-            network,
+            f"{network}: {reason}",
             "one that LiteRT runs on this machine, at this precision",
             'choose another precision, such as "quantization": "float16" or "dynamic"',
         )
@@ -46,6 +47,6 @@ def in_litert(function: Callable[..., T], *arguments: object) -> T:
     try:
         return _LITERT.call(function, *arguments)
     except ProcessEndedError as error:
-        raise LiteRtError(f"one at which LiteRT ends: {error}") from error
+        raise LiteRtError("one at which LiteRT ends", str(error)) from error
     except (RuntimeError, ValueError) as error:
-        raise LiteRtError(f"one that LiteRT refuses: {' '.join(str(error).split())[:_SHOWN]}") from error
+        raise LiteRtError("one that LiteRT refuses", " ".join(str(error).split())[:_SHOWN]) from error

@@ -1,6 +1,7 @@
 """A server that is away or refuses, downloads that are corrupt, disks that are full."""
 
 import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -81,9 +82,13 @@ def test_a_download_that_is_corrupt_once_is_repaired(site, service):
     site.until("probation")
 
 
-def test_a_full_disk_during_the_download(site, package):
-    with files_limited_to((site.package / "serve.tflite").stat().st_size // 2):
-        site.ask()
+def test_a_full_disk_during_the_download(site, service, package):
+    with ExitStack() as full_disk:
+        with held(service.fake, "WatchJob"):  # by then the server, in the same process, has made its files
+            site.ask()
+            site.until("adapting")
+            size = (site.package / "serve.tflite").stat().st_size
+            full_disk.enter_context(files_limited_to(size // 2))
         assert "File too large" in site.entries.until(event="problem")["reason"]
         assert current(package) == package
     site.until("probation")

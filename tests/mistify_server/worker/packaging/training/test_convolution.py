@@ -26,13 +26,16 @@ SIZES = [(9, 8), (7, 7), (6, 10)]
 
 
 def difference(layout, image, kernel, movement, padding):
-    """The largest differences of the convolution and both gradients, as shares of the largest number."""
+    """The largest differences of the convolution and both gradients, as shares of the largest number.
+
+    The gradient of `tf.nn.conv2d` knows dilation only where oneDNN is on; that of `tf.nn.convolution` always.
+    """
     size, stride, dilation = movement
     rows, columns = (WindowAxis.of(size, stride, dilation, length, padding) for length in image.shape[1:3])
     image, kernel = tf.constant(image), tf.constant(kernel)
     with tf.GradientTape() as tape:
         tape.watch([image, kernel])
-        made = tf.nn.conv2d(image, kernel, stride, padding, dilations=dilation)
+        made = tf.nn.convolution(image, kernel, stride, padding, dilations=dilation)
         upstream = tf.constant(np.random.default_rng(1).normal(size=made.shape).astype(np.float32))
         product = tf.reduce_sum(made * upstream)
     expected = [made, *tape.gradient(product, [image, kernel])]
