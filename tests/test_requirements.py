@@ -36,8 +36,10 @@ def outcomes(directory: Path, required: str, *options: str) -> Counter[str]:
     """Return how many tests of `MODULES` ended in which way."""
     for name, text in MODULES.items():
         (directory / name).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.requirements", "-p", "no:cacheprovider", *options]
+    plugins = ("-p", "tests.requirements", "-p", "xdist", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, *options]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), REQUIRE_ALL: required}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plug-ins take seconds to import
     environment.pop("PYTEST_ADDOPTS", None)
     done = subprocess.run(
         [*command, directory], cwd=directory, env=environment, capture_output=True, text=True, check=False

@@ -11,6 +11,8 @@ from sklearn.datasets import load_digits
 
 from tests.servers import MISTIFY
 
+pytestmark = pytest.mark.slow
+
 EXIT_UNMET = 11
 ROUND, MOST = 10, 45
 

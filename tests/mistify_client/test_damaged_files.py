@@ -75,6 +75,8 @@ DAMAGES = {
     "a link to itself": replaced(lambda path: path.symlink_to(path.name)),
 }
 
+TYPICAL_DAMAGES = ("cut", "other JSON", "a directory")
+
 
 def run_monitor(package: Path) -> None:
     config = package.with_name("monitor.toml")
@@ -133,7 +135,10 @@ def damaged(device: Path, name: str, damage: str) -> Path:
 
 
 @pytest.mark.parametrize("name", OF_PACKAGE + OF_STATE)
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [name if name in TYPICAL_DAMAGES else pytest.param(name, marks=pytest.mark.slow) for name in DAMAGES],
+)
 def test_whatever_is_damaged_errors_are_typed(device, tmp_path, name, damage):
     for action, run in ACTIONS.items():
         copy = shutil.copytree(device, tmp_path / action, symlinks=True)

@@ -97,8 +97,11 @@ def _json(value: object) -> str:
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says
-    # Of a new file alone: `migrate.make_shrinkable` rewrites those that older versions have made.
-    for pragma in ("auto_vacuum=INCREMENTAL", "foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+    # It waits for whoever writes, and counts for a new file alone: `migrate.make_shrinkable` rewrites those
+    # that older versions have made.
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
 

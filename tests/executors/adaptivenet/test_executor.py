@@ -29,18 +29,19 @@ def adapted(assignment, params=PARAMS):
     return executor.network(), steps
 
 
-def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_setup):
-    content, progress = prepared
+@pytest.mark.sampled
+@pytest.mark.parametrize("limit", [(0.6, 0.15), (0.75, 0.06), (0.9, 0.03)])
+def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_setup, limit):
+    (share, most_lost), (content, progress) = limit, prepared
     assert progress.step == PARAMS.distil_steps + PARAMS.path_steps
     score = Evaluation(deep).score(deep_setup.validation, Metric.ACCURACY)
-    for share, most_lost in ((0.9, 0.03), (0.75, 0.06), (0.6, 0.15)):
-        assignment = assigned(share, content)
-        network, steps = adapted(assignment)
-        assert steps == 0
-        assert 0.8 * assignment.budget[FLOPS] < costs_of(analyse(network).network(), ())[FLOPS]
-        assert Evaluation(network).score(deep_setup.validation, Metric.ACCURACY) > score - most_lost
-        names = {layer.name for layer in network.layers}
-        assert any("-shrink-0.5-" in name or "-merge-2-" in name for name in names)
+    assignment = assigned(share, content)
+    network, steps = adapted(assignment)
+    assert steps == 0
+    assert 0.8 * assignment.budget[FLOPS] < costs_of(analyse(network).network(), ())[FLOPS]
+    assert Evaluation(network).score(deep_setup.validation, Metric.ACCURACY) > score - most_lost
+    names = {layer.name for layer in network.layers}
+    assert any("-shrink-0.5-" in name or "-merge-2-" in name for name in names)
 
 
 @pytest.mark.slow

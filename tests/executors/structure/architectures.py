@@ -6,6 +6,7 @@ masked, `repeat` saying how the group's mask becomes one of the tensor's channel
 
 import keras
 import numpy as np
+import pytest
 
 from tests.executors.structure.networks import conv, head
 
@@ -298,3 +299,14 @@ FAMILIES = {
     "merges": (merges, {"a": 5}),
     "sequence": (sequence, {"a": 5, "b": 4}),
 }
+
+#: Families that together have all kinds of layers and of ties between widths.
+BROAD_FAMILIES = (
+    *("residual_projection", "dense_net", "depthwise_multiplier", "separable_1d", "transposed", "grouped"),
+    *("squeeze_excite_keepdims", "spatial_gate", "flattened", "siamese", "merges", "sequence"),
+)
+
+#: Parameters of tests that are slow with all families: those that are not broad are left to slow tests.
+MOSTLY_SLOW_FAMILIES = [
+    name if name in BROAD_FAMILIES else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES
+]

@@ -15,7 +15,7 @@ from executors.structure import (
 )
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
-from tests.executors.structure.architectures import FAMILIES
+from tests.executors.structure.architectures import FAMILIES, MOSTLY_SLOW_FAMILIES
 from tests.executors.structure.networks import (
     alternate,
     batch,
@@ -51,23 +51,23 @@ def test_narrowed_equals_masked(family):
     check_narrow(build, {name: alternate(size, i) for i, (name, size) in enumerate(groups.items())})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOSTLY_SLOW_FAMILIES)
 def test_narrowed_to_one_unit_equals_masked(family):
     build, groups = FAMILIES[family]
     check_narrow(build, {name: np.arange(size) == size - 1 for name, size in groups.items()})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOSTLY_SLOW_FAMILIES)
 def test_widened_equals_source(family):
     check_widen(source_of(family))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOSTLY_SLOW_FAMILIES)
 def test_folded_equals_source(family):
     check_fold(source_of(family))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOSTLY_SLOW_FAMILIES)
 def test_clone_equals_source(family):
     check_clone(source_of(family))
 
@@ -89,7 +89,7 @@ def narrowed_with_weights(source, structure, keep, arrays):
     return {name: variable.numpy() for name, variable in trainable_weights(small).items()}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOSTLY_SLOW_FAMILIES)
 def test_arrays_are_cut_as_the_weights_of_their_shapes(family):
     """Every group alone, and all of them at once."""
     _, groups = FAMILIES[family]

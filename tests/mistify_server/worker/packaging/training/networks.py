@@ -12,7 +12,7 @@ from executors.training.objectives import Categorical, Regression
 from mistify.config.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, target_of, teacher_of
 from mistify_server.worker.packaging.training.parts import trainable_weights
-from tests.executors.structure.architectures import FAMILIES
+from tests.executors.structure.architectures import BROAD_FAMILIES, FAMILIES
 from tests.executors.structure.networks import randomised, unmasked
 
 layers = keras.layers
@@ -119,10 +119,7 @@ _CONVOLUTIONS = {
     )
     for padding in ("same", "valid")
 }
-_OTHERS = {
-    "strides that differ": lambda: _image(layers.Conv2D(5, 3, strides=(2, 1), padding="same")),
-    "dilations that differ": lambda: _image(layers.Conv2D(5, 3, dilation_rate=(1, 2))),
-    "wide kernels": _wide_kernels,
+_WINDOWS = {
     **{
         f"transposed {kernel} {padding} stride {strides}": (
             lambda kernel=kernel, padding=padding, strides=strides: _image(
@@ -142,6 +139,11 @@ _OTHERS = {
         for size, strides in ((2, None), (3, 2), (3, 1), (2, 3), ((2, 3), (1, 2)))
         for padding in ("same", "valid")
     },
+}
+_OTHERS = {
+    "strides that differ": lambda: _image(layers.Conv2D(5, 3, strides=(2, 1), padding="same")),
+    "dilations that differ": lambda: _image(layers.Conv2D(5, 3, dilation_rate=(1, 2))),
+    "wide kernels": _wide_kernels,
     "maxima that are equal": lambda: _image(layers.ReLU(), layers.MaxPooling2D(3, 1, "same")),
     **{
         kind.__name__: (lambda kind=kind, options=options: _image(kind(**options)))
@@ -181,11 +183,17 @@ _OTHERS = {
     "two directions": lambda: _steps(layers.Bidirectional(layers.LSTM(4, unroll=True))),
     "dot product of steps": lambda: _steps(lambda x: layers.Dot(2)([x, x])),
 }
-LAYERS = {**_CONVOLUTIONS, **_OTHERS}
+LAYERS = {**_CONVOLUTIONS, **_WINDOWS, **_OTHERS}
 
-#: One of each way in which kernels go over images; their many others differ in figures alone.
-TYPICAL = ("3 same stride 2 dilation 1", "3 valid stride 1 dilation 2", "1 valid stride 2 dilation 1")
-MANY = [name for name in _CONVOLUTIONS if not name.endswith(TYPICAL)]
+#: One of each way in which windows go over images; their many others differ in figures alone.
+TYPICAL = (
+    *("3 same stride 2 dilation 1", "3 valid stride 1 dilation 2", "1 valid stride 2 dilation 1"),
+    *("3 same stride 2", "2 valid stride 3"),
+)
+MANY = [
+    *(name for name in (*_CONVOLUTIONS, *_WINDOWS) if not name.endswith(TYPICAL)),
+    *(name for name in FAMILIES if name not in BROAD_FAMILIES),
+]
 NETWORKS = {
     **{name: lambda build=build: build(unmasked) for name, (build, _) in FAMILIES.items()},
     **LAYERS,

@@ -22,7 +22,7 @@ MOVEMENTS = [
     *((kernel, stride, 1) for kernel in (1, 2, 3, 5) for stride in (2, 3)),
     *((3, 1, 2), (2, 1, 3)),
 ]
-SIZES = [(9, 8), (7, 7), (6, 10)]
+SIZES = [(9, 8), *(pytest.param(size, marks=pytest.mark.slow) for size in ((7, 7), (6, 10)))]
 
 
 def difference(layout, image, kernel, movement, padding):
