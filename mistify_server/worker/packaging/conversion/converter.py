@@ -24,7 +24,7 @@ from mistify_server.worker.packaging.conversion.representative import (
     one_by_one,
     typed,
 )
-from mistify_server.worker.packaging.rewriting.saved_models import rewrite
+from mistify_server.worker.packaging.rewriting.saved_models import rewritten
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
 Tensors = dict[str, tf.Tensor]
@@ -169,13 +169,13 @@ def convert_saved(
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
-    rewrite(directory)
-    converter = tf.lite.TFLiteConverter.from_saved_model(directory)
-    _set_precision(converter, quantization, rows)
-    try:
-        converted: bytes = converter.convert()
-    except ConverterError as error:
-        raise lacking_operators(str(error), model) from error
+    with rewritten(directory, integers=quantization.precision.integer):
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory)
+        _set_precision(converter, quantization, rows)
+        try:
+            converted: bytes = converter.convert()
+        except ConverterError as error:
+            raise lacking_operators(str(error), model) from error
     return converted
 
 

@@ -1,23 +1,40 @@
 """SavedModels rewritten into what the converter makes good networks of."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from mistify_server.worker.packaging.rewriting.dilation import fuse_dilations
+from mistify_server.worker.packaging.rewriting.integer_ranges import keep_ranges
 from mistify_server.worker.packaging.rewriting.stable_operations import make_stable
 
 
-def rewrite(directory: str) -> None:
-    """Rewrite the operations of a SavedModel that the converter takes apart badly.
+@contextmanager
+def rewritten(directory: str, *, integers: bool) -> Iterator[None]:
+    """Rewrite the operations of a SavedModel that the converter takes apart badly, while the block lasts.
 
     Args:
-        directory: The SavedModel's, which is written over.
+        directory: The SavedModel's.
+        integers: Whether the network will compute in integers.
     """
     path = Path(directory, "saved_model.pb")
-    saved = SavedModel.FromString(path.read_bytes())
+    content = path.read_bytes()
+    path.write_bytes(_rewritten(content, integers=integers))
+    try:
+        yield
+    finally:
+        path.write_bytes(content)
+
+
+def _rewritten(content: bytes, *, integers: bool) -> bytes:
+    saved = SavedModel.FromString(content)
     graph = saved.meta_graphs[0].graph_def
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         fuse_dilations(nodes)
     make_stable(graph)
-    path.write_bytes(saved.SerializeToString())
+    if integers:
+        keep_ranges(graph)
+    rewritten: bytes = saved.SerializeToString()
+    return rewritten

@@ -11,7 +11,7 @@ from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import UnsupportedLayerError, analyse
 from executors.structure.handlers import registered
-from executors.structure.keras_internals import core, nn
+from executors.structure.keras_internals import core
 from executors.structure.reading.reader import read_graph
 from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
@@ -25,19 +25,12 @@ from tests.layer_examples import example, rows
 
 INT8 = QuantizationConfig(precision=Quantization.INT8)
 
-#: In integers, LiteRT's converter loses their small values to a range that it makes too wide or too narrow.
-LOSSY = (nn.Celu, nn.OneHot, nn.Selu)
-
 #: Not those of plug-ins, nor of KerasHub, which are registered when they are in use; nor slices, which need a
 #: fixed batch.
 KINDS = [
     kind
     for kind in registered()
     if kind.__module__.startswith(("keras.src.", "executors.")) and kind is not core.Slice
-]
-IN_INTEGERS = [
-    pytest.param(kind, marks=pytest.mark.xfail(reason="int8 of it loses much")) if kind in LOSSY else kind
-    for kind in KINDS
 ]
 
 
@@ -63,7 +56,7 @@ def names_a_layer(reason: str, model: keras.Model) -> bool:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("kind", IN_INTEGERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_layer_is_trained_and_packaged_as_int8_or_refused_at_submission(kind: Any) -> None:
     model = example(kind)
     if reason := refusal(model):

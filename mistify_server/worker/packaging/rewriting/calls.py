@@ -1,0 +1,109 @@
+"""Calls of functions in place of the operations of a graph."""
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+
+@dataclass(frozen=True)
+class GraphBody:
+    """The nodes of a graph or of one of its functions.
+
+    Attributes:
+        nodes: A repeated field of `NodeDef`s.
+        returned: The tensors that a function returns, by name; empty for the main graph.
+    """
+
+    nodes: Any
+    returned: MutableMapping[str, str]
+
+    def by_name(self) -> Mapping[str, Any]:
+        """Return the nodes by their names."""
+        return {node.name: node for node in self.nodes}
+
+
+def bodies(graph: Any) -> Iterator[GraphBody]:
+    """Yield a `GraphDef` itself, and each of its functions."""
+    yield GraphBody(graph.node, {})
+    for function in graph.library.function:
+        yield GraphBody(function.node_def, function.ret)
+
+
+def node_of(tensor: str) -> str:
+    """Return the name of the node, or of the argument, that a tensor is of."""
+    return tensor.partition(":")[0]
+
+
+class Calls:
+    """Functions that stand for operations; each is defined once in a graph, always under the same name.
+
+    Args:
+        graph: The `GraphDef`, which gets the functions from `define`.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+        self._functions: dict[str, Any] = {}
+
+    def replace(
+        self, node: Any, body: GraphBody, name: str, function: Callable[..., Any], types: Sequence[int] = ()
+    ) -> None:
+        """Make a node a call of a function, for all who read the node's output.
+
+        Args:
+            node: Has one output, of the type that its attribute `T` names.
+            body: That the node is in.
+            name: Of the function, to which the types are added.
+            function: Is traced for tensors of any shape, and returns one of the same type as the node.
+            types: Those of the inputs, which the function takes; one of the type `T` where none is given.
+        """
+        (output,) = op_def_registry.get(node.op).output_arg
+        old, new = f"{node.name}:{output.name}:", f"{node.name}:output:"
+        for reader in body.nodes:
+            reader.input[:] = [
+                tensor.replace(old, new) if tensor.startswith(old) else tensor for tensor in reader.input
+            ]
+        for key, tensor in body.returned.items():
+            if tensor.startswith(old):
+                body.returned[key] = tensor.replace(old, new)
+        self._make_call(node, name, function, types or [node.attr["T"].type], node.attr["T"].type)
+
+    def insert(
+        self, reader: Any, place: int, body: GraphBody, name: str, function: Callable[..., Any]
+    ) -> None:
+        """Let a node read what a function returns for the tensor that it has read.
+
+        Args:
+            reader: Has an attribute `T`, the type of the tensor.
+            place: The number of its input.
+            body: That the reader is in.
+            name: Of the function, as of `replace`.
+            function: Is traced for a tensor of any shape.
+        """
+        tensor, call = reader.input[place], body.nodes.add()
+        call.name = f"{reader.name}/{name}_{place}"
+        call.input.append(tensor)
+        self._make_call(call, name, function, [reader.attr["T"].type], reader.attr["T"].type)
+        reader.input[place] = call.name if body.nodes is self._graph.node else f"{call.name}:output:0"
+
+    def define(self) -> None:
+        """Add the functions that are called to the graph."""
+        self._graph.library.function.extend(self._functions.values())
+
+    def _make_call(
+        self, node: Any, name: str, function: Callable[..., Any], types: Sequence[int], returned: int
+    ) -> None:
+        key = "_".join((name, *map(str, types)))
+        if key not in self._functions:
+            taken = [tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in types]
+            definition = tf.function(function, autograph=False).get_concrete_function(*taken).function_def
+            definition.signature.name = key
+            self._functions[key] = definition
+        node.op = "PartitionedCall"
+        node.attr.clear()
+        node.attr["Tin"].list.type.extend(types)
+        node.attr["Tout"].list.type.append(returned)
+        node.attr["f"].func.name = key

@@ -1,0 +1,67 @@
+"""Operations whose inputs others read as well, in integers, against Keras."""
+
+import keras
+import numpy as np
+import pytest
+
+from mistify.config.quantization import QuantizationConfig
+from mistify_server.worker.packaging.conversion.converter import convert, saved
+from mistify_server.worker.packaging.tflite.runner import Runner
+from tests.mistify_server.worker.packaging.networks import operators
+
+layers, ops = keras.layers, keras.ops
+
+FLOAT32, INT8 = (QuantizationConfig.model_validate(precision) for precision in ("none", "int8"))
+
+OPERATIONS = {
+    "minimum": lambda x: ops.minimum(x, 0.25),
+    "maximum": lambda x: ops.maximum(x, -0.25),
+    "minimum of two": lambda x: layers.Minimum()([x, 0.2 * ops.flip(x, 1)]),
+    "where": lambda x: ops.where(ops.sin(x) > 2, x, 0.1 * x),
+    "two of them": lambda x: ops.minimum(x, 0.25) + ops.maximum(x, -0.25),
+    "celu": layers.Activation("celu"),
+    "selu": layers.Activation("selu"),
+    "flipped part": lambda x: ops.flip(x[:, :4], 1),
+    "one hot": lambda x: ops.one_hot(ops.argmax(x, -1), 8),
+}
+
+
+def rows(count, seed=0):
+    values = np.random.default_rng(seed).uniform(-5, 5, (count, 8)).astype(np.float32)
+    values[:, :4] /= 10
+    return {"x": values}
+
+
+def network(operation):
+    inputs = keras.Input((8,), name="x")
+    x = layers.Dense(8, kernel_initializer="identity", name="d")(inputs)
+    outputs = [layers.Identity(name="y")(operation(x)), layers.Rescaling(0.5, name="half")(x)]
+    return keras.Model(inputs, outputs)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_all_outputs_are_those_of_keras(name):
+    model = network(OPERATIONS[name])
+    expected = dict(zip(("y", "half"), model(rows(40, 1)["x"]), strict=True))
+    actual = Runner(convert(model, INT8, rows(200)))(rows(40, 1))
+    for output, values in expected.items():
+        of_reading, of_writing = 10 / 255, np.ptp(values) / 255
+        assert np.abs(actual[output] - values).max() < 2 * (of_reading + of_writing), output
+
+
+def test_without_integers_nothing_is_copied():
+    assert "LEAKY_RELU" not in {name for name, _ in operators(convert(network(OPERATIONS["minimum"])))}
+
+
+def test_what_nobody_else_reads_is_not_copied():
+    inputs = keras.Input((8,), name="x")
+    model = keras.Model(inputs, ops.minimum(layers.Dense(8)(inputs), 0.25))
+    assert "LEAKY_RELU" not in {name for name, _ in operators(convert(model, INT8, rows(50)))}
+
+
+def test_a_network_is_the_same_whatever_precision_it_was_converted_at_before():
+    model = network(OPERATIONS["minimum"])
+    with saved(model) as once:
+        after = [once.at(precision, rows(50)) for precision in (INT8, FLOAT32, INT8)]
+    assert after[1] == convert(model)
+    assert after[0] == after[2]
