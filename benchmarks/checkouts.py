@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.harness import MissingDataError
 
@@ -33,13 +33,27 @@ def python_of(checkout: Path) -> Path:
     return python
 
 
+class Addresses(NamedTuple):
+    """Where a server listens: `host:port` for gRPC, and its URL."""
+
+    grpc: str
+    url: str
+
+
 @contextmanager
-def serving(checkout: Path, store: Path, *options: str | Path) -> Iterator[str]:
-    """Run a server of a checkout on a store, and yield its address; it is killed at the end."""
+def serving(checkout: Path, store: Path, *options: str | Path) -> Iterator[Addresses]:
+    """Run a server of a checkout on a store, and yield where it listens; it is killed at the end.
+
+    Raises:
+        RuntimeError: It does not start; it has said why.
+    """
     command = [python_of(checkout), "-m", "mistify_server.cli", "serve", "--store", store, *options]
-    command += ["--listen", "127.0.0.1:0", "--http", "off"]
+    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with Popen(command, stdout=PIPE, text=True, cwd=checkout) as process:
         try:
-            yield process.stdout.readline().split()[-1] if process.stdout else ""
+            lines = [process.stdout.readline() for _ in Addresses._fields] if process.stdout else []
+            if not all(lines):
+                raise RuntimeError(f"the server of {checkout} does not start")
+            yield Addresses(*(line.split()[-1] for line in lines))
         finally:
             process.kill()

@@ -15,9 +15,9 @@ import sqlite3
 import subprocess
 import sys
 import urllib.request
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.checkouts import HERE, add_against_option, python_of, serving
 from benchmarks.harness import Figures, Target, run
-from mistify_server.store.directory import open_store
 from tests.stored import VERSIONS, restore
 
 TARGETS: Final[dict[str, Target]] = {
@@ -72,11 +72,9 @@ class Side(NamedTuple):
 
 
 def make_store(directory: Path, count: int) -> list[str]:
-    """Make a store of so many jobs, and return the ids of the copies."""
+    """Make a store of so many jobs, of an earlier schema, and return the ids of the copies."""
     directory.mkdir()
     restore(VERSIONS[-1], directory)
-    with open_store(directory):
-        """It is brought to the schema of today."""
     copies = [f"20260101-000000-{number:08x}" for number in range(1, count)]
     with closing(sqlite3.connect(directory / "mistify.db")) as connection, connection:
         (original,) = connection.execute("SELECT id FROM jobs").fetchone()
@@ -98,25 +96,10 @@ def _copy_rows(connection: sqlite3.Connection, table: str, original: str, copies
     connection.executemany(statement, [(copy, original) for copy in copies])
 
 
-@contextmanager
-def serving(name: str, checkout: Path, store: Path) -> Iterator[Side]:
-    """Run the server of a checkout on a store."""
-    python = checkout / ".venv" / "bin" / "python"
-    command = [str(python), "-m", "mistify_server.cli", "serve", "--store", str(store)]
-    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=checkout) as process:
-        try:
-            lines = process.stdout or iter(())
-            address, url = (next(lines).split()[-1] for _ in range(2))
-            yield Side(name, python, address, url)
-        finally:
-            process.terminate()
-
-
 def measure(options: Namespace) -> Figures:
     """Measure each side in turn, and print its seconds."""
     count = QUICK_JOBS if options.quick else JOBS
-    checkouts = {"this": Path(__file__).parent.parent}
+    checkouts = {"this": HERE}
     if options.against is not None:
         checkouts["other"] = options.against.resolve()
     with TemporaryDirectory() as scratch, ExitStack() as running:
@@ -124,7 +107,8 @@ def measure(options: Namespace) -> Figures:
         sides = []
         for name, checkout in checkouts.items():
             store = shutil.copytree(Path(scratch) / "store", Path(scratch) / name)
-            sides.append(running.enter_context(serving(name, checkout, store)))
+            addresses = running.enter_context(serving(checkout, store))
+            sides.append(Side(name, python_of(checkout), *addresses))
         seconds = _times(sides, copies)
     _print(count, checkouts, seconds)
     own = {f"{call}_s": by_side["this"] for call, by_side in seconds.items()}
@@ -167,10 +151,6 @@ def _print(count: int, checkouts: dict[str, Path], seconds: dict[str, dict[str, 
     Console().print(table)
 
 
-def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout to compare with")
-
-
 if __name__ == "__main__":
     os.environ.setdefault("COLUMNS", "100")
-    sys.exit(run("many_jobs", TARGETS, measure, sys.argv[1:], _add_options))
+    sys.exit(run("many_jobs", TARGETS, measure, sys.argv[1:], add_against_option))

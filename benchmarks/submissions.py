@@ -137,8 +137,8 @@ def measure(options: Namespace) -> Figures:
 
 def _side(checkout: Path, files: Path, count: int) -> _Side:
     """Return the submissions to a server of a checkout beside its running job."""
-    with TemporaryDirectory() as store, serving(checkout, Path(store)) as address:
-        caller = _Caller(address, files)
+    with TemporaryDirectory() as store, serving(checkout, Path(store)) as addresses:
+        caller = _Caller(addresses.grpc, files)
         caller.begin()
         start = perf_counter()
         with ThreadPoolExecutor(_CALLERS) as callers:
