@@ -13,6 +13,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Shape
 from executors.structure.handlers import elements, handler_of, is_leaf
+from executors.structure.paddings import folded_paddings
 from executors.structure.reading.reader import read_graph
 from executors.structure.rules import Rules, is_kept, least_channels, rules_of
 from mistify.costs.network import LayerCost, NetworkCost
@@ -95,23 +96,26 @@ class Structure:
             stored = self._stored(node.name, own)
             handler = handler_of(node.name, node.layer)
             call = (node, weights[node.name], [shapes[index] for index in node.inputs], shapes[node.output])
+            is_folded = node.name in self._folded_bias or node.output in self._folded_paddings
             layers.append(
                 LayerCost(
                     name=node.name,
                     multiply_adds=handler.multiply_adds(*call),
                     params=params,
                     stored_params=_weights(stored),
-                    inputs=node.inputs,
+                    inputs=tuple(self._folded_paddings.get(index, index) for index in node.inputs),
                     output=node.output,
-                    in_place=handler.in_place or node.name in self._folded_bias,
+                    in_place=handler.in_place or is_folded,
                     stored_biases=_weights([shape for shape in stored if len(shape) == 1]),
-                    operations=() if node.name in self._folded_bias else handler.operations(*call),
-                    operators=handler.operators(weights[node.name], [shapes[index] for index in node.inputs]),
+                    operations=() if is_folded else handler.operations(*call),
+                    operators=handler.operators(*call[:3]),
                 )
             )
         return NetworkCost(
             tuple(layers),
-            tuple(elements(shape) for shape in shapes),
+            tuple(
+                0 if index in self._folded_paddings else elements(shape) for index, shape in enumerate(shapes)
+            ),
             tuple(self.graph.inputs),
             self.graph.outputs,
         )
@@ -144,6 +148,11 @@ class Structure:
         if name not in self._folded_bias:
             return weights
         return weights[:1] if self._folded_bias[name] else []
+
+    @cached_property
+    def _folded_paddings(self) -> Mapping[int, int]:
+        """The tensors of paddings that fold into a convolution, and what that reads in their place."""
+        return folded_paddings(self.graph)
 
     @cached_property
     def _folded_bias(self) -> dict[str, bool]:

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from mistify.costs.operators import Operation
-from mistify.costs.quantization import Quantization
+from mistify.costs.operators import Operation, OperatorKind
+from mistify.costs.quantization import Quantization, Storage
 
 FLOAT_BYTES = 4
 
-# The frame of a LiteRT file, measured.
-FILE_BYTES = 2_950
+_WEIGHTED = frozenset({OperatorKind.CONVOLUTION, OperatorKind.DEPTHWISE, OperatorKind.DENSE})
+
+#: A layer may pass its elements several times, by an operator of the file each.
+_SEPARATE = frozenset({OperatorKind.ADD, OperatorKind.ACTIVATION})
 
 
 def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, groups: int = 1) -> int:
@@ -46,7 +48,8 @@ class LayerCost:
             before it, a reshape).
         stored_biases: How many of the stored weights belong to biases and other vectors.
         operations: The operators that it runs in LiteRT.
-        operators: How many operators of the file it becomes, where it is not in place.
+        operators: How many operators of the file it becomes, where these are more than its operations, as the
+            steps of a recurrent layer are.
     """
 
     name: str
@@ -59,6 +62,11 @@ class LayerCost:
     stored_biases: int = 0
     operations: tuple[Operation, ...] = ()
     operators: int = 1
+
+    @property
+    def stored_kernel(self) -> int:
+        """The stored weights that are no biases."""
+        return self.stored_params - self.stored_biases
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class NetworkCost:
         storage = precision.storage
         total = 0
         for layer in self.layers:
-            kernel = layer.stored_params - layer.stored_biases
+            kernel = layer.stored_kernel
             total += kernel * (FLOAT_BYTES if kernel < storage.least_kernel else storage.weight)
             total += layer.stored_biases * storage.bias
         return total
@@ -114,16 +122,26 @@ class NetworkCost:
         return peak
 
     def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
-        """Return packaged weights plus the peak of live activations, in bytes."""
-        return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
+        """Return packaged weights plus the peak of live activations, in bytes.
+
+        Networks of integers take and give floats, one tensor of which is converted after the other.
+        """
+        peak = precision.storage.activation * self.peak_activations
+        if precision.integer:
+            peak = max(peak, *(self._converted_bytes(tensors) for tensors in (self.inputs, self.outputs)))
+        return self.weight_bytes(precision) + peak
+
+    def _converted_bytes(self, tensors: tuple[int, ...]) -> int:
+        elements = [self.elements[tensor] for tensor in tensors]
+        return FLOAT_BYTES * sum(elements) + max(elements, default=0)
 
     def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Return the expected size of the packaged file in bytes."""
         storage = precision.storage
-        operators = [layer.operators for layer in self.layers if not layer.in_place]
-        channels = sum(layer.stored_biases for layer in self.layers)
-        around = storage.channel * channels + storage.operator * len(operators) + FILE_BYTES
-        return self.weight_bytes(precision) + around + storage.further * (sum(operators) - len(operators))
+        scaled = (layer for layer in self.layers if layer.stored_kernel >= storage.least_kernel)
+        channels = storage.channel * sum(layer.stored_biases for layer in scaled)
+        operators = sum(_operator_bytes(layer, storage) for layer in self.layers)
+        return self.weight_bytes(precision) + storage.frame + channels + operators
 
     @property
     def bytes_moved(self) -> int:
@@ -150,3 +168,21 @@ class NetworkCost:
             if layer.in_place and readers[source] == 1 and source not in (*self.inputs, *self.outputs):
                 home[layer.output] = home[source]
         return home
+
+
+def _operator_bytes(layer: LayerCost, storage: Storage) -> int:
+    """Return the bytes of a layer's operators, besides its weights."""
+    if layer.operators == 1 and layer.operations:
+        return sum(_operation_bytes(operation, storage) for operation in layer.operations)
+    if layer.in_place:
+        return 0
+    first, others = (storage.weighted, storage.repeated) if layer.stored_params else (storage.plain,) * 2
+    return first + others * (layer.operators - 1)
+
+
+def _operation_bytes(operation: Operation, storage: Storage) -> int:
+    if operation.kind is OperatorKind.FLATTEN:
+        return storage.flatten
+    if operation.kind in _WEIGHTED:
+        return storage.weighted
+    return storage.plain * (operation.times if operation.kind in _SEPARATE else 1)

@@ -139,8 +139,8 @@ class LayerHandler(ABC):
         """
         return () if self.in_place else (over(OperatorKind.ADD, output),)
 
-    def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Return how many operators of the packaged file one call becomes, if its output is not in place."""
+    def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+        """Return how many operators of the packaged file one call becomes; 1 if as many as its operations."""
         return 1
 
 

@@ -67,6 +67,15 @@ class Pooling(PassesChannels):
             return (made,)
         return (over(OperatorKind.RESHAPE, inputs[0]), made, over(OperatorKind.RESHAPE, output))
 
+    def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+        """Return six for each dimension in which positions are repeated, for batches of any size."""
+        if getattr(node.layer, "interpolation", "nearest") != "nearest":
+            return 1
+        return 6 * _REPEATING.get(type(node.layer), 0) or 1
+
+
+#: Layers that repeat positions, and in how many dimensions.
+_REPEATING: Mapping[type, int] = {layers.UpSampling1D: 1, layers.UpSampling2D: 2}
 
 #: What is not among them moves elements.
 _POOLING: Mapping[type, OperatorKind] = {

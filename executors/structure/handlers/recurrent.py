@@ -80,9 +80,13 @@ def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation
 _STEP_OPERATORS = {0: 0, 1: 4, 3: 17, 4: 14}
 
 
+#: Operators that make the state before the first step, for batches of any size, and turn the steps around.
+_FIRST_OPERATORS = 10
+
+
 def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
     """Return the operators of all steps: an unrolled layer has those of a step once for each."""
-    return (inputs[0][1] or 0) * _STEP_OPERATORS[_gates(kernels)]
+    return _FIRST_OPERATORS + (inputs[0][1] or 0) * _STEP_OPERATORS[_gates(kernels)]
 
 
 @register(layers.GRU, layers.LSTM, layers.SimpleRNN)
@@ -109,7 +113,7 @@ class Recurrent(LayerHandler):
         """Count those of the cell, at every step."""
         return _steps(weights[:2], inputs)
 
-    def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+    def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
         """Count those of the cell, at every step."""
         return _operators(weights[:2], inputs)
 
@@ -151,6 +155,6 @@ class Bidirectional(LayerHandler):
         joined = (over(OperatorKind.COPY, output),)
         return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)
 
-    def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+    def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
         """Count those of both cells; with their long names seven are as large as eight of one cell."""
         return 2 * _operators(weights[:2], inputs) * 8 // 7

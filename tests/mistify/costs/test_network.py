@@ -2,7 +2,8 @@ import pytest
 
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, SIZE
-from mistify.costs.network import FILE_BYTES, LayerCost, NetworkCost, multiply_adds
+from mistify.costs.network import LayerCost, NetworkCost, multiply_adds
+from mistify.costs.operators import Operation, OperatorKind
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import STORED, Quantization
 
@@ -104,7 +105,7 @@ def test_sums():
     assert (network.flops, network.params) == (6_000, 600)
     assert network.weight_bytes() == 4 * 590
     assert network.memory_bytes() == 4 * 590 + 4 * 228
-    assert network.size_bytes() == 4 * 590 + 5 * 318 + FILE_BYTES
+    assert network.size_bytes() == 4 * 590 + 845 + 3 * 452 + 2 * 240
 
 
 def biased():
@@ -120,16 +121,29 @@ def biased():
         ("none", 4 * 2_230, 4 * 350),
         ("float16", 2 * 2_230, 4 * 350),
         ("dynamic", 2_000 + 4 * (200 + 30), 4 * 350),  # the dense layer is too small to be worth it
-        ("int8", 2_200 + 4 * 30, 350),  # biases are int32
-        ("int8-qat", 2_200 + 4 * 30, 350),
+        ("int8", 2_200 + 4 * 30, 4 * 300 + 300),  # biases are int32, the input is float32
+        ("int8-qat", 2_200 + 4 * 30, 4 * 300 + 300),
     ],
 )
 def test_bytes_by_precision(precision, weights, activations):
     network, precision = biased(), Quantization(precision)
     assert network.weight_bytes(precision) == weights
     assert network.memory_bytes(precision) == weights + activations
-    around = network.size_bytes(precision) - weights - FILE_BYTES
-    assert around == 2 * precision.storage.operator + 30 * precision.storage.channel
+    storage = precision.storage
+    channels = 20 if precision is Quantization.DYNAMIC else 30
+    around = storage.frame + 2 * storage.weighted + channels * storage.channel
+    assert network.size_bytes(precision) == weights + around
+
+
+def test_integers_are_made_of_one_input_after_the_other():
+    """And floats of one output after the other; in between, integers alone are alive."""
+    layers = (layer("a", [0, 1], 2), layer("b", [2], 3), layer("c", [3], 4))
+    network = NetworkCost(layers, (10, 20, 900, 5, 7), (0, 1), (4,))
+    assert network.memory_bytes(Quantization.INT8) == 930
+    small = NetworkCost(layers, (10, 20, 9, 5, 7), (0, 1), (4,))
+    assert small.memory_bytes(Quantization.INT8) == 4 * 30 + 20
+    outputs = NetworkCost(layers, (1, 2, 9, 5, 70), (0, 1), (4,))
+    assert outputs.memory_bytes(Quantization.INT8) == 4 * 70 + 70
 
 
 def test_latency_by_hand():
@@ -146,14 +160,28 @@ def test_every_axis_is_named():
     ]
     assert set(costs) == {FLOPS, PARAMS, MEMORY, SIZE, "latency_ms@bench", *stored}
     assert costs[FLOPS] == 6_000
-    assert costs["memory_bytes@int8"] == 590 + 228
+    assert costs["memory_bytes@int8"] == 590 + 4 * 48 + 48
 
 
 @pytest.mark.parametrize("precision", STORED)
-def test_further_operators_of_a_layer_are_smaller_than_its_first(precision):
+def test_repeated_operators_of_a_layer_are_smaller_than_its_first(precision):
     def size(**settings):
         cell = LayerCost("cell", 9_000, 2_020, 2_020, (0,), 1, **settings)
         return NetworkCost((cell,), (10, 20), (0,), (1,)).size_bytes(precision)
 
-    assert size(operators=30) - size() == 29 * precision.storage.further
-    assert size() - size(in_place=True) == precision.storage.operator > precision.storage.further
+    assert size(operators=30) - size() == 29 * precision.storage.repeated
+    assert size() - size(in_place=True) == precision.storage.weighted > precision.storage.repeated
+
+
+@pytest.mark.parametrize("precision", STORED)
+def test_operators_count_by_their_kinds(precision):
+    def size(*kinds, times=1):
+        operations = tuple(Operation(kind, 1, 2, 2, times=times) for kind in kinds)
+        only = LayerCost("only", 0, 0, 0, (0,), 1, operations=operations, in_place=not operations)
+        return NetworkCost((only,), (2, 2), (0,), (1,)).size_bytes(precision)
+
+    storage, kinds = precision.storage, OperatorKind
+    assert size(kinds.CONVOLUTION, kinds.ACTIVATION) - size() == storage.weighted + storage.plain
+    assert size(kinds.FLATTEN) - size() == storage.flatten
+    assert size(kinds.ADD, times=9) - size() == 9 * storage.plain
+    assert size(kinds.PRODUCT, times=9) - size() == storage.plain  # of nine heads

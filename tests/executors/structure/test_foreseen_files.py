@@ -1,0 +1,69 @@
+"""Sizes and memory as they are foreseen by layers, against the files that these become."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import analyse
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import STORED
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.memory import memory_bytes
+from tests.executors.structure.networks import randomised
+
+layers = keras.layers
+
+
+def images(*chain, size=9):
+    return keras.Sequential([keras.Input((size, size, 3), name="x"), *chain])
+
+
+def separable(blocks, width):
+    chain = [layers.Conv2D(width, 3, padding="same", strides=2, activation="relu")]
+    for _ in range(blocks):
+        chain += [layers.DepthwiseConv2D(3, padding="same", use_bias=False), layers.BatchNormalization()]
+        chain += [layers.ReLU(6.0), layers.Conv2D(width, 1, use_bias=False), layers.BatchNormalization()]
+    return images(*chain, layers.GlobalAveragePooling2D(), layers.Dense(4, "softmax"), size=16)
+
+
+def perceptron(depth, width):
+    hidden = [layers.Dense(width, "relu") for _ in range(depth)]
+    return keras.Sequential([keras.Input((width,), name="x"), *hidden, layers.Dense(4, "softmax")])
+
+
+NETWORKS = {
+    "one layer": lambda: perceptron(0, 8),
+    "two layers": lambda: perceptron(1, 16),
+    "many layers": lambda: perceptron(12, 16),
+    "a small image": lambda: images(layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(4, "softmax")),
+    "separable": lambda: separable(3, 8),
+    "many separable": lambda: separable(8, 4),
+    "padding": lambda: images(
+        layers.ZeroPadding2D(1), layers.Conv2D(8, 3, strides=2), layers.GlobalAveragePooling2D()
+    ),
+    "padding of one side": lambda: images(
+        layers.ZeroPadding2D(((0, 1), (0, 1))), layers.Conv2D(8, 3, strides=2), layers.Flatten(), size=8
+    ),
+    "padding that stays": lambda: images(
+        layers.ZeroPadding2D(2), layers.Conv2D(8, 3, strides=2), layers.GlobalAveragePooling2D()
+    ),
+    "nearest": lambda: images(layers.Conv2D(8, 3), layers.UpSampling2D(2), layers.Conv2D(4, 3)),
+    "bilinear": lambda: images(
+        layers.Conv2D(8, 3), layers.UpSampling2D(2, interpolation="bilinear"), layers.Conv2D(4, 3)
+    ),
+    "pooling": lambda: images(layers.Conv2D(8, 3), layers.MaxPooling2D(2), layers.Conv2D(8, 3)),
+    "a sequence": lambda: keras.Sequential(
+        [keras.Input((20, 4), name="x"), layers.Conv1D(8, 3), layers.GlobalMaxPooling1D(), layers.Dense(4)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_file_and_memory_are_near_what_is_foreseen(name):
+    model = randomised(NETWORKS[name]())
+    rows = {"x": np.random.default_rng(0).normal(size=(8, *model.input_shape[1:])).astype(np.float32)}
+    network = analyse(model).network()
+    for precision in STORED:
+        converted = convert(model, QuantizationConfig(precision=precision), rows)
+        assert len(converted) == pytest.approx(network.size_bytes(precision), rel=0.2), precision
+        assert memory_bytes(converted) == pytest.approx(network.memory_bytes(precision), rel=0.1), precision
