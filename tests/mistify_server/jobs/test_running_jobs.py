@@ -19,31 +19,37 @@ from mistify_server.store.sql.jobs import SqlJobStore
 Config = Callable[..., dict[str, object]]
 
 
-def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Let the store fail when a checkpoint is to be kept."""
-    record = SqlJobStore.record
+def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> threading.Event:
+    """Let the store fail when a checkpoint is to be kept, until the event that is returned is set."""
+    record, mended = SqlJobStore.record, threading.Event()
 
     def broken(self: SqlJobStore, job_id: str, changes: Any, *time: Any) -> None:
         changes = list(changes)
-        if any(isinstance(change, CheckpointSaved) for change in changes):
+        if not mended.is_set() and any(isinstance(change, CheckpointSaved) for change in changes):
             raise error
         record(self, job_id, changes, *time)
 
     monkeypatch.setattr(SqlJobStore, "record", broken)
+    return mended
 
 
 async def test_a_job_goes_on_when_the_store_can_be_written_again(
-    site: Any, make_config: Config, serving_at: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+    site: Any,
+    caller: Any,
+    make_config: Config,
+    wait_until: Any,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving_at(site.settings()) as caller:
-        with monkeypatch.context() as patched:
-            break_store(patched, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
-            job = await caller.submit([make_config("a", FLOP="0.5x")])
-            watching = asyncio.create_task(caller.events(job.id))
-            await wait_until(lambda: bool(site.tasks("adapt")))
-            assert (await caller.job(job.id)).state is JobState.RUNNING
-        assert (await watching)[-1].event is JobState.DONE
-        assert len(site.tasks("adapt")) == 1
+    mended = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    watching = asyncio.create_task(caller.events(job.id))
+    await wait_until(lambda: "jobs wait for the store: the disk is full" in caplog.text)
+    assert (await caller.job(job.id)).state is JobState.RUNNING
+    mended.set()
+    assert (await watching)[-1].event is JobState.DONE
+    assert len(site.tasks("adapt")) == 1
 
 
 async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
@@ -60,25 +66,34 @@ async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
 
 
 async def test_a_job_that_waits_for_the_store_is_stopped_with_the_server(
-    site: Any, make_config: Config, serving_at: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+    site: Any,
+    make_config: Config,
+    serving_at: Any,
+    wait_until: Any,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with monkeypatch.context() as patched:
-        break_store(patched, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
-        async with serving_at(site.settings()) as caller:
-            job = await caller.submit([make_config("a", FLOP="0.5x")])
-            await wait_until(lambda: bool(site.tasks("adapt")))
+    mended = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", FLOP="0.5x")])
+        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+    mended.set()
     async with serving_at(site.settings()) as caller:
         assert (await caller.finished(job.id)).state is JobState.DONE
 
 
 async def test_a_job_that_waits_for_the_store_can_be_cancelled(
-    site: Any, make_config: Config, serving_at: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+    caller: Any,
+    make_config: Config,
+    wait_until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
-    async with serving_at(site.settings()) as caller:
-        job = await caller.submit([make_config("a", FLOP="0.5x")])
-        await wait_until(lambda: bool(site.tasks("adapt")))
-        assert (await caller.cancel(job.id)).state is JobState.CANCELLED
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+    assert (await caller.cancel(job.id)).state is JobState.CANCELLED
 
 
 async def test_a_damaged_store_stops_a_job(
