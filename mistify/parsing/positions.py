@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from mistify.parsing.jsonc import MAX_CHARACTERS
 from mistify.parsing.validation import json_path
 
 #: What counts in a JSON text as people write it; comments and spaces are skipped. What cannot be read ends at
@@ -27,10 +28,10 @@ def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
             what would hold it. Of a text that is one object, `[0]` is the object.
 
     Returns:
-        Place -> line, without places of which nothing is there.
+        Place -> line, without places of which nothing is there. Of a text that is too large to be read, none.
     """
     lines: dict[str, int] = {}
-    for path, line in _positions(text):
+    for path, line in _positions(text) if len(text) <= MAX_CHARACTERS else ():
         lines.setdefault(path, line)
     found = {place: _nearest(place, lines) for place in places}
     return {place: line for place, line in found.items() if line is not None}

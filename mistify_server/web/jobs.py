@@ -76,7 +76,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def submit(request: Request, response: Response, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Check a batch of configs as a whole, and start it."""
         text = await config_text(request)
-        with with_lines(text):
+        async with with_lines(text):
             job_id = await service.submit(text, idempotency_key)
         response.headers["location"] = f"/v1/jobs/{job_id}"
         return await service.part(job_id, selection)
@@ -85,7 +85,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def plan(request: Request) -> Plan:
         """Predict the result of a batch of configs; nothing is kept or started."""
         text = await config_text(request)
-        with with_lines(text):
+        async with with_lines(text):
             return await service.plan(text)
 
     @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND)))
@@ -113,7 +113,7 @@ def job_routes(service: PortingService) -> APIRouter:
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Add goals to a job, all or none; one that has ended goes on."""
         text = await config_text(request)
-        with with_lines(text):
+        async with with_lines(text):
             await service.add_goals(job_id, text, idempotency_key)
         return await service.part(job_id, selection)
 

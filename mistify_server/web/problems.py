@@ -1,8 +1,9 @@
 """Failures as problem details (RFC 9457); no other place turns them into HTTP."""
 
+import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -53,20 +54,21 @@ class ProblemDetails(BaseModel):
 
 
 class LocatedError(MistifyError):
-    """An error of a config, with the text in which its problems are."""
+    """An error of a config, with the lines of its text in which its problems are."""
 
-    def __init__(self, error: MistifyError, text: str) -> None:
+    def __init__(self, error: MistifyError, lines: Mapping[str, int]) -> None:
         super().__init__(error.code, error.message, error.problems)
-        self.lines = lines_of(text, [problem.place for problem in error.problems])
+        self.lines = lines
 
 
-@contextmanager
-def with_lines(text: str) -> Iterator[None]:
-    """Let problems of a config that leave the block have their lines in its text."""
+@asynccontextmanager
+async def with_lines(text: str) -> AsyncIterator[None]:
+    """Let problems of a config that leave the block have their lines in its text, which takes seconds."""
     try:
         yield
     except MistifyError as error:
-        raise LocatedError(error, text) from error
+        places = [problem.place for problem in error.problems]
+        raise LocatedError(error, await asyncio.to_thread(lines_of, text, places)) from error
 
 
 def problem_response(error: MistifyError, status: int | None = None) -> JSONResponse:

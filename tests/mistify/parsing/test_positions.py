@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mistify.parsing.jsonc import MAX_CHARACTERS
 from mistify.parsing.positions import lines_of
 from mistify.parsing.validation import json_path
 
@@ -101,3 +102,9 @@ def at(value: object, path: tuple[str | int, ...]) -> object:
     for key in path:
         value = value[key]  # type: ignore[index]
     return value
+
+
+def test_of_a_text_that_nobody_reads_there_are_no_lines() -> None:
+    text = '[{"a": 1}]'
+    assert lines_of(text.ljust(MAX_CHARACTERS), ["[0].a"]) == {"[0].a": 1}
+    assert lines_of(text.ljust(MAX_CHARACTERS + 1), ["[0].a"]) == {}
