@@ -124,16 +124,9 @@ class NetworkCost:
     def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Return packaged weights plus the peak of live activations, in bytes.
 
-        Networks of integers take and give floats, one tensor of which is converted after the other.
+        Of integers that is the least: with `inputs` of int8. Inputs and outputs of floats come to it.
         """
-        peak = precision.storage.activation * self.peak_activations
-        if precision.integer:
-            peak = max(peak, *(self._converted_bytes(tensors) for tensors in (self.inputs, self.outputs)))
-        return self.weight_bytes(precision) + peak
-
-    def _converted_bytes(self, tensors: tuple[int, ...]) -> int:
-        elements = [self.elements[tensor] for tensor in tensors]
-        return FLOAT_BYTES * sum(elements) + max(elements, default=0)
+        return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
 
     def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Return the expected size of the packaged file in bytes."""

@@ -86,7 +86,8 @@ _FIRST_OPERATORS = 10
 
 def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
     """Return the operators of all steps: an unrolled layer has those of a step once for each."""
-    return _FIRST_OPERATORS + (inputs[0][1] or 0) * _STEP_OPERATORS[_gates(kernels)]
+    of_step = _STEP_OPERATORS[_gates(kernels)]
+    return _FIRST_OPERATORS + (inputs[0][1] or 0) * of_step if of_step else 0
 
 
 @register(layers.GRU, layers.LSTM, layers.SimpleRNN)

@@ -47,7 +47,7 @@ NETWORKS = {
     "padding that stays": lambda: images(
         layers.ZeroPadding2D(2), layers.Conv2D(8, 3, strides=2), layers.GlobalAveragePooling2D()
     ),
-    "nearest": lambda: images(layers.Conv2D(8, 3), layers.UpSampling2D(2), layers.Conv2D(4, 3)),
+    "nearest": lambda: images(layers.Conv2D(16, 3), layers.UpSampling2D(2), layers.Conv2D(8, 3)),
     "bilinear": lambda: images(
         layers.Conv2D(8, 3), layers.UpSampling2D(2, interpolation="bilinear"), layers.Conv2D(4, 3)
     ),
@@ -64,6 +64,7 @@ def test_file_and_memory_are_near_what_is_foreseen(name):
     rows = {"x": np.random.default_rng(0).normal(size=(8, *model.input_shape[1:])).astype(np.float32)}
     network = analyse(model).network()
     for precision in STORED:
-        converted = convert(model, QuantizationConfig(precision=precision), rows)
+        inputs = "int8" if precision.integer else "float32"
+        converted = convert(model, QuantizationConfig(precision=precision, inputs=inputs), rows)
         assert len(converted) == pytest.approx(network.size_bytes(precision), rel=0.2), precision
         assert memory_bytes(converted) == pytest.approx(network.memory_bytes(precision), rel=0.1), precision

@@ -15,10 +15,12 @@ class GraphBody:
     Attributes:
         nodes: A repeated field of `NodeDef`s.
         returned: The tensors that a function returns, by name; empty for the main graph.
+        is_function: Whether it is a function's: there, tensors have the names of their outputs.
     """
 
     nodes: Any
     returned: MutableMapping[str, str]
+    is_function: bool
 
     def by_name(self) -> Mapping[str, Any]:
         """Return the nodes by their names."""
@@ -27,9 +29,9 @@ class GraphBody:
 
 def bodies(graph: Any) -> Iterator[GraphBody]:
     """Yield a `GraphDef` itself, and each of its functions."""
-    yield GraphBody(graph.node, {})
+    yield GraphBody(graph.node, {}, is_function=False)
     for function in graph.library.function:
-        yield GraphBody(function.node_def, function.ret)
+        yield GraphBody(function.node_def, function.ret, is_function=True)
 
 
 def node_of(tensor: str) -> str:
@@ -87,7 +89,7 @@ class Calls:
         call.name = f"{reader.name}/{name}_{place}"
         call.input.append(tensor)
         self._make_call(call, name, function, [reader.attr["T"].type], reader.attr["T"].type)
-        reader.input[place] = call.name if body.nodes is self._graph.node else f"{call.name}:output:0"
+        reader.input[place] = f"{call.name}:output:0" if body.is_function else call.name
 
     def define(self) -> None:
         """Add the functions that are called to the graph."""
