@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.checkouts import HERE, add_against_option, python_of, serving
 from benchmarks.harness import Figures, Target, run
-from tests.stored import VERSIONS, restore
+from tests.support.stored import VERSIONS, restore
 
 TARGETS: Final[dict[str, Target]] = {
     "command_s": {"max": 2.0},

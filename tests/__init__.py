@@ -1,1 +1,1 @@
-"""The tests, one folder for each package; whole systems at the top."""
+"""The tests, which mirror the packages; whole systems in `end_to_end/`, pages in `documentation/`."""

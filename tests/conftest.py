@@ -2,14 +2,13 @@
 
 import gc
 import os
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 (hooks)
+from tests.support.requirements import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 (hooks)
 
 # Several processes run tests, those of servers and workers among them: threads of each only wait for a core.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -33,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of a test that is `sampled`, all parameters are slow but the first one that is not so anyway.
     """
-    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+    items.sort(key=lambda item: item.path.parent.name not in ("end_to_end", "documentation"))
     kept = set[str]()
     for item in items:
         if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):

@@ -14,7 +14,7 @@ from benchmarks.support_matrix import (
 )
 from executors.structure import analyse, narrow
 from tests.executors.structure.networks import randomised
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 layers = keras.layers
 MATRIX = REPOSITORY / "docs" / "support-matrix.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.servers import web_server
+from tests.support.servers import web_server
 
 #: A machine may be busy, in milliseconds.
 expect.set_options(timeout=60_000)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 pytestmark = pytest.mark.web

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate
 from tests.browser.without_server import open_page
-from tests.rendered import goal_page, job_page
+from tests.support.rendered import goal_page, job_page
 
 pytestmark = pytest.mark.web
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from mistify_client.runtime.model import load
-from tests.servers import web_server
+from tests.support.servers import web_server
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(600)]
 

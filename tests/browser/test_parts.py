@@ -10,7 +10,7 @@ from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, JobState, Sour
 from mistify.jobs.plan import Interval, Plan, PlannedBatch, PlannedEdge
 from mistify_server.web.rendering import render
 from tests.browser.without_server import open_page
-from tests.rendered import goal_page
+from tests.support.rendered import goal_page
 
 pytestmark = pytest.mark.web
 

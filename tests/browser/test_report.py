@@ -11,7 +11,7 @@ from mistify.jobs.job import Job
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import trade_offs
 from mistify_server.web.pages.report_page import report_page
-from tests.stored import digits_job
+from tests.support.stored import digits_job
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(300)]
 

@@ -1,7 +1,7 @@
 """Whatever the headlines of the results do not call met is listed among the limits."""
 
 from docs_site.results import MARK, missed_targets
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 RESULTS = """
 # Results

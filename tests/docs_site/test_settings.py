@@ -12,7 +12,7 @@ pytest.importorskip("griffe", reason="needs the extra docs")
 
 from docs_site.settings import Setting, page, sections
 from mistify.parsing.jsonc import read_json
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 SETTINGS = {section.title: {one.key: one for one in section.settings} for section in sections()}
 

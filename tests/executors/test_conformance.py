@@ -23,7 +23,7 @@ from mistify.costs.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.costs.profiles import NominalProfile
 from mistify.errors import ErrorCode, MistifyError
 from mistify.plugins import plug_ins
-from tests.plug_ins import installed
+from tests.support.plug_ins import installed
 
 layers = keras.layers
 

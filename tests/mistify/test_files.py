@@ -14,7 +14,7 @@ from mistify.files import (
     write_json,
     write_text,
 )
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 
 @pytest.fixture

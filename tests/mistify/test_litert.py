@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mistify.litert import open_interpreter
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 TINY = DATA / "tiny.tflite"
 

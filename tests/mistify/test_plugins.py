@@ -11,7 +11,7 @@ from mistify.config.metric import SCORES
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
-from tests.plug_ins import installed
+from tests.support.plug_ins import installed
 
 MODULE = "raise ImportError\nclass There: pass\nalso = 1\nfrom json import loads\n"
 POINTS = {

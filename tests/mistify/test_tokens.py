@@ -4,7 +4,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.tokens import read_token
-from tests.tokens import write_token
+from tests.support.tokens import write_token
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o640])

@@ -32,8 +32,8 @@ from mistify.wire import porting
 from mistify.wire.limits import ERROR_METADATA
 from mistify.wire.porting import plan_to_proto
 from mistify_client.rpc.retry import Backoff
-from tests.paths import DATA
-from tests.targets import overall
+from tests.support.paths import DATA
+from tests.support.targets import overall
 
 COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}
 REPORT_PAGE = "<!doctype html>\n<title>\N{GREATER-THAN OR EQUAL TO} report</title>\n".encode()

@@ -13,9 +13,9 @@ from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
 from mistify_client.assembly.stitching import stitch
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.space import SubnetSpace
-from tests import block_stores, elastic_stores
-from tests.block_stores import HALVED, LAST_TWO, ORIGINAL
 from tests.mistify_client.conftest import make_package
+from tests.support import block_stores, elastic_stores
+from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL
 
 #: Subnets of which the second is the network itself.
 FAST = (ORIGINAL[0], HALVED, LAST_TWO)

@@ -10,9 +10,9 @@ import pytest
 
 import mistify_client
 from mistify_client.tuning.trainer import load_trainer
-from tests.arm64 import Arm64, machine, run, site_of
 from tests.mistify_client.test_client_only import PARTS
-from tests.paths import DATA, REPOSITORY
+from tests.support.arm64 import Arm64, machine, run, site_of
+from tests.support.paths import DATA, REPOSITORY
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 PARTS = ("mistify", "mistify_client", "mistify_server", "executors", "pyproject.toml", "README.md", "LICENSE")
 

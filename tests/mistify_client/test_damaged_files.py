@@ -20,7 +20,7 @@ from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, roll_back
 from mistify_client.tuning import TrainingSettings, tune
 from tests.mistify_client.tuning.devices import examples
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 ONE_PASS = TrainingSettings(most_passes=1)
 IMAGE = np.zeros((2, 4, 4, 1), np.float32)

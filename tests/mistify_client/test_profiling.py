@@ -10,7 +10,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client import profiling
 from mistify_client.profiling import measure_package, package_latency_ms
-from tests.ending import end
+from tests.support.ending import end
 
 
 @pytest.mark.parametrize("threads", [1, 3])

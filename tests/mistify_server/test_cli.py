@@ -17,9 +17,9 @@ from mistify.errors import ErrorCode
 from mistify_server.cli import app
 from mistify_server.store.directory import open_store, serving
 from mistify_server.store.models import NamedModel
-from tests.plug_ins import environment, installed
-from tests.servers import killed_at_the_end, server
-from tests.tokens import write_token
+from tests.support.plug_ins import environment, installed
+from tests.support.servers import killed_at_the_end, server
+from tests.support.tokens import write_token
 
 
 def run(*arguments: object) -> tuple[int, str]:

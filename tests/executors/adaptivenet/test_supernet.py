@@ -16,7 +16,7 @@ from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.adaptivenet.conftest import PARAMS
-from tests.plug_ins import installed
+from tests.support.plug_ins import installed
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from executors.sources import load_source
 from executors.sources.frozen_graphs import FrozenGraph, load_graph
 from executors.structure.signature import Activation
 from mistify.errors import ErrorCode, MistifyError
-from tests.saved_models import Digits, save_digits
+from tests.support.saved_models import Digits, save_digits
 
 X = np.random.default_rng(0).uniform(size=(5, 8, 8, 1)).astype(np.float32)
 

@@ -17,7 +17,7 @@ from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.config.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
-from tests.plug_ins import LOSSES, install_example, installed
+from tests.support.plug_ins import LOSSES, install_example, installed
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

@@ -24,7 +24,7 @@ from mistify.config.code import CodeFile
 from mistify.config.metric import Metric, known_metrics
 from mistify.errors import MistifyError
 from mistify.parsing.validation import InvalidValue
-from tests.plug_ins import install_example, installed
+from tests.support.plug_ins import install_example, installed
 
 CLASSES, YES_OR_NO, FIGURES = (
     Categorical(Activation.SOFTMAX),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mistify.config.reading import parse_batch, read_batch
 from mistify.errors import ErrorCode, MistifyError, Problem
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 DATASET = {"train": "train.npz", "test": "test.npz"}
 COMMON = {"model": "net.keras", "dataset": DATASET}

@@ -14,7 +14,7 @@ from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
-from tests.plug_ins import SCORES, install_example
+from tests.support.plug_ins import SCORES, install_example
 
 CONFIG = {"id": "a", "model": "m", "adaptation_goal": {"FLOP": "0.5x"}}
 

@@ -11,7 +11,7 @@ from mistify.config.reading import collective_batches, goal_budget, goal_path, p
 from mistify.costs.budget import hardware_of
 from mistify.costs.catalogue import HOST, catalogue
 from mistify.errors import ErrorCode, MistifyError
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 CONFIGS = REPOSITORY / "configs"
 SOURCE = {"flops": 12.5e6, "params": 80e3, "memory_bytes": 4e5, "size_bytes": 3e5, "latency_ms@host": 2.0}

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from mistify.config.dataset import DataSettings
 from mistify.config.preparation import ImagePreparation, TokenPreparation
 from mistify.parsing.validation import problems_of
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 
 def problem(**settings):

@@ -38,7 +38,7 @@ from mistify.costs.quantization import STORED, Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.goal_tree import GoalTree
 from mistify.parsing.quantities import COUNT, Quantity, measured_in
-from tests.plug_ins import METRICS, environment, install_example, installed
+from tests.support.plug_ins import METRICS, environment, install_example, installed
 
 BOARD = NominalProfile("board", 1.0, 0.5)
 NETWORK = NetworkCost(

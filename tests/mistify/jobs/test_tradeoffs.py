@@ -10,7 +10,7 @@ from mistify.config.metric import Metric
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import Point, TradeOff, trade_offs
-from tests.stored import digits_job
+from tests.support.stored import digits_job
 
 
 @pytest.mark.parametrize(("metric", "expected"), [(Metric.ACCURACY, ["a", "c"]), (Metric.MSE, ["b", "d"])])

@@ -12,7 +12,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import FORMAT_VERSION, MANIFEST, Manifest, MeasuredLatency, TensorInfo, Versions
 from mistify.package.records import describe_file
 from mistify.package.verification import verify
-from tests.targets import overall
+from tests.support.targets import overall
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.correlation import ENTRY_POINTS, Correlation, correlation
 from mistify.peers.hints import Hints, Location
 from mistify.plugins import plug_ins
-from tests.plug_ins import installed
+from tests.support.plug_ins import installed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 #: Settings under which a measure takes `FULL`.

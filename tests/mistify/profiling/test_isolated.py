@@ -11,7 +11,7 @@ from mistify.profiling import isolated
 from mistify.profiling.isolated import Chains, measure_isolated
 from mistify.profiling.measuring import Progress
 from mistify.profiling.samples import Chain
-from tests.ending import end
+from tests.support.ending import end
 
 
 def dense(size: int) -> Chain:

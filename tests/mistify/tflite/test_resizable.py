@@ -5,7 +5,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.tflite.resizable import fixed_shapes, resizable
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 
 def graphs(network):

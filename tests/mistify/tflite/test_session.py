@@ -13,7 +13,7 @@ from mistify.profiling.networks import network_of
 from mistify.tflite import session as module
 from mistify.tflite.combining import CombinedNetwork, read_network
 from mistify.tflite.session import Session
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 #: Runs batches of several sizes, and prints how many bytes of private memory each has added.
 MEMORY = """

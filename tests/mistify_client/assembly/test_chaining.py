@@ -13,8 +13,8 @@ from mistify_client.assembly.stitching import stitch
 from mistify_server.worker.packaging.conversion.blocks import blocks_of
 from mistify_server.worker.packaging.conversion.converter import Function, convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests import block_stores
-from tests.block_stores import LAST_TWO, ORIGINAL, called, images, residual
+from tests.support import block_stores
+from tests.support.block_stores import LAST_TWO, ORIGINAL, called, images, residual
 
 PRECISIONS = (Quantization.NONE, Quantization.INT8)
 

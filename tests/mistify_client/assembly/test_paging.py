@@ -14,8 +14,8 @@ from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
 from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
-from tests import block_stores
-from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
+from tests.support import block_stores
+from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
 
 OTHER = (ORIGINAL[0], HALVED, LAST_TWO)
 COMPILED = ChosenBlocks(files=ORIGINAL, execution=Execution.COMPILED)

@@ -16,9 +16,9 @@ from mistify_client.assembly.stitching import stitch, stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store, blocks_of
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
-from tests import block_stores
-from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual
-from tests.compiled_models import assert_runs_compiled
+from tests.support import block_stores
+from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual
+from tests.support.compiled_models import assert_runs_compiled
 
 PRECISIONS = (Quantization.NONE, Quantization.INT8)
 NETWORKS = (ORIGINAL, (*ORIGINAL[:2], LAST_TWO))

@@ -17,8 +17,8 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
 from tests.mistify_client.conftest import REPORT_PAGE
-from tests.servers import killed_at_the_end
-from tests.tokens import write_token
+from tests.support.servers import killed_at_the_end
+from tests.support.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
 CONFIG = [

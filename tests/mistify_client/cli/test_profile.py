@@ -14,7 +14,7 @@ from mistify_client.cli.main import app
 from mistify_client.porting.local_server import LocalServer
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.device_service import Devices, serve
-from tests.tokens import write_token
+from tests.support.tokens import write_token
 
 
 @pytest.fixture

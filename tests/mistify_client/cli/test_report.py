@@ -11,7 +11,7 @@ from PIL import Image
 from mistify.errors import ErrorCode
 from mistify.jobs.report import report
 from tests.mistify_client.conftest import REPORT_PAGE
-from tests.stored import digits_job
+from tests.support.stored import digits_job
 
 AXES = {"flops", "params", "memory_bytes", "measured_latency_ms"}
 

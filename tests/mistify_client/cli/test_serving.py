@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mistify_client.cli import serving
-from tests.servers import MISTIFY, server
+from tests.support.servers import MISTIFY, server
 
 _SCRIPT = """
 import sys

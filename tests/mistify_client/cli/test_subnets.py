@@ -7,7 +7,7 @@ import pytest
 
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.adapting import TABLES
-from tests import elastic_stores
+from tests.support import elastic_stores
 
 
 @pytest.fixture

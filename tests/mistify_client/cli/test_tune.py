@@ -21,7 +21,7 @@ from mistify_client.tuning import Examples
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_server.store.directory import open_store
 from tests.mistify_client.tuning.devices import examples
-from tests.servers import MISTIFY
+from tests.support.servers import MISTIFY
 
 SETTINGS = 'group = "cameras"\npatience = 2\nlearning_rate = 0.01\n[hints]\nview_degrees = 90\n'
 

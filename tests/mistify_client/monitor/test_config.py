@@ -6,8 +6,8 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.config import ReplacementConfig, goal_template, load_config
 from mistify_client.monitor.state.targets import Targets
-from tests.paths import REPOSITORY
-from tests.tokens import write_token
+from tests.support.paths import REPOSITORY
+from tests.support.tokens import write_token
 
 GOAL = {
     "id": "phone",

@@ -13,7 +13,7 @@ from mistify_client.runtime.versions import current, install
 from tests.mistify_client.conftest import make_package
 from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import Entries
-from tests.tokens import write_token
+from tests.support.tokens import write_token
 
 
 class Site:

@@ -18,11 +18,11 @@ from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_pool, state_directory
 from mistify_client.subnets.adapting import adapt
-from tests import elastic_stores
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.test_config import GOAL
 from tests.mistify_client.monitor.test_daemon import shown
 from tests.mistify_client.pools import make_elastic_package
+from tests.support import elastic_stores
 
 RATIO = 3.0
 

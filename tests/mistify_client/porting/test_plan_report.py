@@ -21,7 +21,7 @@ from mistify.jobs.plan import (
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
 from mistify_client.porting.plan_report import plan_report, plan_tree
-from tests.targets import overall
+from tests.support.targets import overall
 
 HALF = PlannedEdge(
     goals=("half", "half-int8"),

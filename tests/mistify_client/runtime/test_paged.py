@@ -23,9 +23,9 @@ from mistify_client.runtime.paged import RETRY_SECONDS, PagedSubnets
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_pool, state_directory
-from tests.block_stores import HALVED, ORIGINAL, called, images, residual
 from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
+from tests.support.block_stores import HALVED, ORIGINAL, called, images, residual
 
 
 @pytest.fixture

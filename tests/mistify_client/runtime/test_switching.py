@@ -20,7 +20,7 @@ from mistify_client.runtime.model import PortedModel, load
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install, state_directory
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 #: Runs an inference for each line of its input, and answers with the scores.
 SERVE = """

@@ -13,7 +13,7 @@ from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, previous, roll_back, state_directory
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 #: Installs, and ends or fails just before the n-th time that a file is touched; for each n that there is.
 FAULTS = """

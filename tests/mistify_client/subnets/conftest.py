@@ -10,7 +10,7 @@ from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.table import LatencyTable, latency_table
-from tests import elastic_stores
+from tests.support import elastic_stores
 
 
 class Elastic(NamedTuple):

@@ -21,11 +21,11 @@ from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.adapting import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
-from tests import elastic_stores
-from tests.block_stores import images
-from tests.disks import files_limited_to
 from tests.mistify_client.pools import make_block_package, make_elastic_package
 from tests.mistify_client.subnets.test_scores import in_keras
+from tests.support import elastic_stores
+from tests.support.block_stores import images
+from tests.support.disks import files_limited_to
 
 TABLE = "latency-interpreter-1.json"
 

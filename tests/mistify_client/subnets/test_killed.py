@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from tests import elastic_stores
 from tests.mistify_client.pools import make_elastic_package
+from tests.support import elastic_stores
 
 #: What is shipped: fast, and so inaccurate that slower subnets are in the pool as well.
 WORST = ("stem.tflite", *(f"block-{number}-shrunk.tflite" for number in range(1, 5)), "head.tflite")

@@ -9,8 +9,8 @@ from mistify.package.training import OutputKind
 from mistify_client.subnets.answers import answers_of
 from mistify_client.subnets.reuse import GroupEvaluation, Outputs
 from mistify_client.subnets.scores import SubnetScorer
-from tests import elastic_stores
 from tests.mistify_client.subnets.spaces import known
+from tests.support import elastic_stores
 
 
 def in_keras(subnet, images):

@@ -18,10 +18,10 @@ from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.adapting import TABLES, adapt
 from mistify_client.subnets.supply import BlockSupply, promising
 from mistify_client.subnets.table import LatencyTable
-from tests import elastic_stores
 from tests.mistify_client.pools import make_elastic_package
 from tests.mistify_client.subnets.spaces import known
-from tests.tokens import write_token
+from tests.support import elastic_stores
+from tests.support.tokens import write_token
 
 
 @pytest.fixture

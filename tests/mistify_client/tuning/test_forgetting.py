@@ -6,7 +6,7 @@ from mistify_client.tuning.forgetting import Knowledge, knowledge
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
 from tests.mistify_client.tuning.devices import examples
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 
 def test_what_a_network_knows_is_counted_by_class():

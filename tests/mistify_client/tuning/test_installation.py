@@ -16,8 +16,8 @@ from mistify_client.tuning import installation
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
-from tests import elastic_stores
-from tests.paths import DATA
+from tests.support import elastic_stores
+from tests.support.paths import DATA
 
 
 def test_a_tuned_version_keeps_other_files_and_what_apps_are_told(tmp_path: Path) -> None:

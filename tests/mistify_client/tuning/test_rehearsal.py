@@ -7,7 +7,7 @@ from mistify_client.tuning.rehearsal import Rehearsal, rehearsal_of
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import TrainingSettings, TrainingState, fit, score_of
 from tests.mistify_client.tuning.devices import SETTINGS, examples
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 ROWS = np.array([2, 0])
 

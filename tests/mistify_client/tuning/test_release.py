@@ -9,8 +9,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.tuning.release import Privacy, noisy_examples
-from tests.disks import files_limited_to
 from tests.mistify_client.tuning.devices import examples
+from tests.support.disks import files_limited_to
 
 PRIVACY = Privacy(lower=0, upper=1, unit="value", epsilon=2, label_epsilon=0.5, budget=6)
 

@@ -28,11 +28,11 @@ from mistify_client.tuning import Examples, Privacy, TrainingSettings, installat
 from mistify_client.tuning.examples import split
 from mistify_client.tuning.training_loop import TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
-from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.tuning.conftest import Device
 from tests.mistify_client.tuning.devices import SETTINGS, examples
-from tests.paths import DATA, REPOSITORY
+from tests.support.disks import files_limited_to
+from tests.support.paths import DATA, REPOSITORY
 
 DOCUMENTATION = (REPOSITORY / "docs" / "tuning.md").read_text()
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 
 @pytest.fixture

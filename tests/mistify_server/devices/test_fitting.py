@@ -9,7 +9,7 @@ from mistify.costs.operators import OperatorKind
 from mistify.errors import MistifyError
 from mistify.profiling.samples import samples
 from mistify_server.devices.fitting import fitted
-from tests.boards import FOLLOWING, PASSED, TILES, table, taken
+from tests.support.boards import FOLLOWING, PASSED, TILES, table, taken
 
 
 def test_known_figures_are_recovered() -> None:

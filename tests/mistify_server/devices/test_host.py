@@ -9,7 +9,7 @@ from mistify.costs.devices import DeviceTable
 from mistify.errors import MistifyError
 from mistify.machine import machine, runtime
 from mistify_server.devices.host import kept_host, measured_host, register_host
-from tests.boards import table
+from tests.support.boards import table
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines import pooled_engine
 from mistify_server.engines.local import LocalEngine
 from mistify_server.tasks.results import AdaptResult, TaskFailure
-from tests.disks import no_more_files
+from tests.support.disks import no_more_files
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import SupervisedWorker, WorkerDied, WorkerNotStarted
 from mistify_server.tasks.results import TaskFailure
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 #: Makes a temporary directory, and tells where, before it reads on.
 LITTERS = "import tempfile; print(tempfile.mkdtemp(), flush=True); input()"

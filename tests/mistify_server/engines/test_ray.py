@@ -23,7 +23,7 @@ from ray.exceptions import RaySystemError
 
 from mistify_server.engines.ray import RayEngine, connected
 from tests.mistify_server.engines.starting import patiently
-from tests.servers import killed_at_the_end
+from tests.support.servers import killed_at_the_end
 
 
 def parent(pid: int) -> int:

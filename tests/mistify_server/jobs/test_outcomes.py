@@ -8,7 +8,7 @@ from mistify.jobs.job import Goal, GoalState
 from mistify.jobs.plan import Estimate
 from mistify_server.jobs.outcomes import packaged_goal
 from mistify_server.tasks.results import AdaptResult, PackageResult
-from tests.targets import overall
+from tests.support.targets import overall
 
 
 def packaged(

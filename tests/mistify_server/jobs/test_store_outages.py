@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mistify.jobs.job import GoalState, JobState
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 Config = Callable[..., dict[str, object]]
 

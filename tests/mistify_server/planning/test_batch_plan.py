@@ -20,7 +20,7 @@ from mistify_server.planning.insertion import derived_seed
 from mistify_server.planning.limits import unreachable
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
-from tests.targets import overall
+from tests.support.targets import overall
 
 COSTS = {"flops": 1e6, "params": 1e3, "memory_bytes": 1e4, "size_bytes": 1e4, "latency_ms@jetson-nano": 2.0}
 

@@ -19,7 +19,7 @@ from mistify_server.planning.insertion import Promise, derived_seed, insert_goal
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from tests.targets import overall
+from tests.support.targets import overall
 
 AXES = ("flops", "params")
 

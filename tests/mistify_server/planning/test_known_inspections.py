@@ -15,7 +15,7 @@ from mistify_server.tasks import code
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
-from tests.plug_ins import LAYERS, installed
+from tests.support.plug_ins import LAYERS, installed
 
 INSPECTION = Inspection(costs={"flops": 2.0}, floor={"flops": 1.0})
 

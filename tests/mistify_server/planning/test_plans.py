@@ -12,7 +12,7 @@ from mistify_server.store.changes import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
 from tests.mistify_server.outcomes import failure
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
-from tests.stored import jobs_in
+from tests.support.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]
 SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}

@@ -11,7 +11,7 @@ from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify_server.planning.precision import Attempt, at_other_precision, others, safer
 from mistify_server.tasks.results import AdaptResult, PackageResult, TaskFailure
-from tests.targets import overall
+from tests.support.targets import overall
 
 GOAL = Goal(
     "a",

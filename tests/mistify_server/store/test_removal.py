@@ -15,7 +15,7 @@ from mistify_server.store.models import NamedModel
 from mistify_server.store.removal import remove_jobs
 from mistify_server.store.sql.models import SqlModelStore
 from mistify_server.store.tuning import Group
-from tests.stored import jobs_in
+from tests.support.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]
 

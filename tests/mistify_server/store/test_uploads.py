@@ -16,7 +16,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import MOST_LISTING_BYTES, FileDigest, UploadName, listing_text
 from mistify_server.store.uploads import KEPT_SECONDS, FileState, Uploads
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 CONTENT = bytes(range(256)) * 4
 

@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from mistify_server.telemetry.logs import LogFormat, log_handler
-from tests.servers import SERVE, server
-from tests.tokens import write_token
+from tests.support.servers import SERVE, server
+from tests.support.tokens import write_token
 
 Config = Callable[..., dict[str, object]]
 

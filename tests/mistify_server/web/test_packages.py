@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.disks import files_limited_to
+from tests.support.disks import files_limited_to
 
 Config = Callable[..., dict[str, object]]
 WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]

@@ -33,8 +33,8 @@ from mistify_server.worker.packaging.measurement import isolated
 from mistify_server.worker.packaging.tflite import runner
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.runner import TaskRunner
-from tests.ending import end
-from tests.saved_models import Digits, save_digits
+from tests.support.ending import end
+from tests.support.saved_models import Digits, save_digits
 
 COMMON: dict[str, Any] = {
     "data": DataSource(train="builtin:digits-train", test="builtin:digits-test"),

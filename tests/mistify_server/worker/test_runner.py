@@ -26,7 +26,7 @@ from mistify_server.tasks.tasks import (
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
-from tests.targets import overall
+from tests.support.targets import overall
 
 layers = keras.layers
 

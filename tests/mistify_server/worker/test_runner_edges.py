@@ -29,7 +29,7 @@ from mistify_server.worker.adaptation.edge import EdgeOutcome
 from mistify_server.worker.adaptation.growth import grows
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
-from tests.targets import overall
+from tests.support.targets import overall
 
 layers = keras.layers
 

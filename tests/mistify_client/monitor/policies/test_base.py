@@ -11,7 +11,7 @@ from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_p
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.options import Option
-from tests.plug_ins import installed
+from tests.support.plug_ins import installed
 
 POLICIES = list(plug_ins(ENTRY_POINTS))
 

@@ -5,7 +5,7 @@ import pytest
 from mistify_client.monitor.config import ServerConfig
 from mistify_client.monitor.replacement.access import ServerAccess
 from mistify_client.rpc.porting import PortingClient
-from tests.interleaving import before_line
+from tests.support.interleaving import before_line
 
 
 @pytest.mark.parametrize("step", range(5))

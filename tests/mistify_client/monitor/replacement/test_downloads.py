@@ -4,7 +4,7 @@ import shutil
 
 from mistify_client.origin import token_file_for
 from mistify_client.runtime.versions import current, state_directory
-from tests.tokens import write_token
+from tests.support.tokens import write_token
 
 
 def test_a_package_that_the_disk_has_no_room_for_is_given_up(site, package, monkeypatch):

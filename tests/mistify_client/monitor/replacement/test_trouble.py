@@ -9,10 +9,10 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.replacement.candidate import Trial
 from mistify_client.monitor.replacement.ledger import Phase
 from mistify_client.runtime.versions import current
-from tests.disks import files_limited_to
 from tests.mistify_client.conftest import serve
 from tests.mistify_client.monitor.adapting import held
-from tests.tokens import write_token
+from tests.support.disks import files_limited_to
+from tests.support.tokens import write_token
 
 
 def test_the_server_is_away_at_first(site, service):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mistify_client.monitor.state.journal import Journal
-from tests.interleaving import before_line
+from tests.support.interleaving import before_line
 
 
 def journal(path, echo=None, **options):

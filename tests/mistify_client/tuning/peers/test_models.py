@@ -24,8 +24,8 @@ from mistify_client.tuning.examples import split
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.trainer import load_trainer
-from tests.disks import files_limited_to
 from tests.mistify_client.tuning.devices import examples
+from tests.support.disks import files_limited_to
 
 COUNT = 150
 

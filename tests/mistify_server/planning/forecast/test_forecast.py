@@ -19,7 +19,7 @@ from mistify_server.store.edges import EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.estimates import Candidate, EdgeEstimates, Outlook
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
-from tests.targets import overall
+from tests.support.targets import overall
 
 SOURCE = {FLOPS: 10_000.0}
 PROSPECTS = EdgeEstimates(

@@ -24,8 +24,8 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
 from mistify_server.tasks.results import BranchResult, PrepareResult, SourceResult
-from tests.stored import VERSIONS, jobs_in, restore
-from tests.targets import overall
+from tests.support.stored import VERSIONS, jobs_in, restore
+from tests.support.targets import overall
 
 #: Edges of older versions, which had chosen by test data, are dropped.
 EDGES_KEPT = 17

@@ -35,8 +35,8 @@ from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import AdaptResult, PrepareResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from tests.stored import jobs_in
-from tests.targets import overall
+from tests.support.stored import jobs_in
+from tests.support.targets import overall
 
 NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, targets=overall(0.5), seed=1, goals=("a", "b"))
 PLAN = BatchPlan(

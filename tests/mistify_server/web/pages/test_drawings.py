@@ -13,7 +13,7 @@ from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, draw_tree
 from mistify_server.web.pages.plots import plots_of
-from tests.rendered import job_page
+from tests.support.rendered import job_page
 
 GOALS = [
     Goal("half", 0, {"flops": 50.0}),

@@ -20,7 +20,7 @@ from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_table import Figure, goal_table
 from mistify_server.web.pages.plots import plotly_script
 from mistify_server.web.pages.report_page import report_page
-from tests.stored import digits_job
+from tests.support.stored import digits_job
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&amp;"
 

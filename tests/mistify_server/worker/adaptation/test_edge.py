@@ -29,7 +29,7 @@ from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_
 from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.progress import reporter
 from tests.mistify_server.worker.adaptation.machines import unread
-from tests.targets import overall
+from tests.support.targets import overall
 
 layers = keras.layers
 

@@ -10,7 +10,7 @@ from mistify.costs.devices import DeviceTable
 from mistify.jobs.job import ProgressUpdate
 from mistify.profiling.measuring import Progress
 from mistify_server.worker.inspection.host import host_profiles
-from tests.boards import table
+from tests.support.boards import table
 
 
 class Machine:

@@ -21,7 +21,7 @@ from mistify.errors import MistifyError
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests.layer_examples import example, rows
+from tests.support.layer_examples import example, rows
 
 INT8 = QuantizationConfig(precision=Quantization.INT8)
 

@@ -28,7 +28,7 @@ from tests.mistify_server.worker.packaging.networks import (
     packaged,
     training_setup,
 )
-from tests.targets import overall
+from tests.support.targets import overall
 
 layers = keras.layers
 TASK = package_task(

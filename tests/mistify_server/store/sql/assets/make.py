@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from mistify.costs.devices import DeviceTable
 from mistify.profiling.measuring import measure_device
-from tests.servers import MISTIFY
+from tests.support.servers import MISTIFY
 
 HERE = Path(__file__).parent
 

@@ -11,9 +11,9 @@ from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import fixed_batch_signature
 from mistify_server.worker.packaging.conversion.blocks import block_store, blocks_of
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
-from tests import block_stores
-from tests.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual, variants
 from tests.executors.structure.networks import randomised
+from tests.support import block_stores
+from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual, variants
 
 layers = keras.layers
 PRECISIONS = (Quantization.NONE, Quantization.INT8)

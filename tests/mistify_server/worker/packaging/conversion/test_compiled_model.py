@@ -9,10 +9,10 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import STORED
 from mistify_server.worker.packaging.conversion.branches import convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert
-from tests.compiled_models import assert_runs_compiled
 from tests.executors.structure.architectures import FAMILIES
 from tests.executors.structure.networks import randomised
 from tests.mistify_server.worker.packaging.networks import four_branches, images
+from tests.support.compiled_models import assert_runs_compiled
 
 #: Of different operators: residual, with sizes computed at run time, and with two inputs.
 FEW = ("residual_projection", "squeeze_excite_reshape", "siamese")

@@ -20,7 +20,7 @@ from mistify_server.worker.packaging.conversion.trainable import convert_trainab
 from mistify_server.worker.packaging.tflite import runner
 from mistify_server.worker.packaging.tflite.runner import Runner, run_network
 from tests.mistify_server.worker.packaging.networks import images, network
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 
 @pytest.mark.sampled

@@ -10,7 +10,7 @@ from mistify_server.worker.packaging.measurement import isolated
 from mistify_server.worker.packaging.measurement.isolated import latencies_of, latency_of
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
-from tests.paths import DATA
+from tests.support.paths import DATA
 
 TINY = (DATA / "tiny.tflite").read_bytes()
 

@@ -11,9 +11,9 @@ from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite import runner as runners
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError, in_litert
 from mistify_server.worker.packaging.tflite.runner import Runner, run_network
-from tests.ending import end
 from tests.mistify_server.worker.packaging.networks import network
-from tests.paths import DATA
+from tests.support.ending import end
+from tests.support.paths import DATA
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from executors.training.plugged_in import plugged_in_loss
 from mistify.config.dataset import DataSettings
 from mistify.config.tuning import TuningConfig
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable
-from tests.plug_ins import LOSSES, install_example, installed
+from tests.support.plug_ins import LOSSES, install_example, installed
 
 layers = keras.layers
 BATCH, RATE = 8, 0.5

@@ -4,7 +4,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
 METRICS, LAYERS, SCORES = "mistify.metrics", "mistify.layers", "mistify.scores"

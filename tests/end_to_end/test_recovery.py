@@ -25,8 +25,8 @@ from mistify_client import load
 from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchState
-from tests.compiled_models import assert_runs_compiled
-from tests.servers import MISTIFY, server
+from tests.support.compiled_models import assert_runs_compiled
+from tests.support.servers import MISTIFY, server
 
 EXIT_UNMET = 11
 SETTINGS = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 10, "max_steps": 40}

@@ -13,8 +13,8 @@ from mistify.costs.budget import memory_axis
 from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.rpc.porting import PortingClient
-from tests.servers import MISTIFY, server
-from tests.test_end_to_end import SETTINGS
+from tests.end_to_end.test_recovery import SETTINGS
+from tests.support.servers import MISTIFY, server
 
 DEADLINE_SECONDS = 300.0
 COMMON = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from tests.servers import MISTIFY
+from tests.support.servers import MISTIFY
 
 pytestmark = pytest.mark.slow
 

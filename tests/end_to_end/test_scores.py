@@ -11,8 +11,8 @@ import pytest
 
 from mistify.errors import MistifyError
 from mistify_client.rpc.porting import PortingClient
-from tests.plug_ins import SCORES, environment, install_example
-from tests.servers import MISTIFY, server
+from tests.support.plug_ins import SCORES, environment, install_example
+from tests.support.servers import MISTIFY, server
 
 pytestmark = pytest.mark.slow
 

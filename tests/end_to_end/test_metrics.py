@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from mistify.errors import MistifyError
 from mistify_client.rpc.porting import PortingClient
-from tests.networks import two_convolutions
-from tests.plug_ins import METRICS, environment, install_example
-from tests.servers import MISTIFY, server
+from tests.support.networks import two_convolutions
+from tests.support.plug_ins import METRICS, environment, install_example
+from tests.support.servers import MISTIFY, server
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from mistify_client.cli.main import app as client
 from mistify_server.cli import app as server
-from tests.paths import REPOSITORY
-from tests.test_documentation import PAGES
+from tests.documentation.test_references import PAGES
+from tests.support.paths import REPOSITORY
 
 COMMANDS = {"mistify": get_command(client), "mistify-server": get_command(server)}
 

@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.paths import REPOSITORY
-from tests.requirements import REQUIRE_ALL
+from tests.support.paths import REPOSITORY
+from tests.support.requirements import REQUIRE_ALL
 
 MODULES = {
     "test_whole.py": "import pytest\npytest.importorskip('no_such_module')\n",
@@ -36,7 +36,7 @@ def outcomes(directory: Path, required: str, *options: str) -> Counter[str]:
     """Return how many tests of `MODULES` ended in which way."""
     for name, text in MODULES.items():
         (directory / name).write_text(text)
-    plugins = ("-p", "tests.requirements", "-p", "xdist", "-p", "no:cacheprovider")
+    plugins = ("-p", "tests.support.requirements", "-p", "xdist", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, *options]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), REQUIRE_ALL: required}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plug-ins take seconds to import

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mistify_client import load
-from tests.plug_ins import environment
-from tests.servers import MISTIFY, server
+from tests.support.plug_ins import environment
+from tests.support.servers import MISTIFY, server
 
 QUICK = {"source_steps": 150, "adapt_steps": 10, "cuts": 1, "tune_steps": 150, "distillation": 0}
 

@@ -16,9 +16,9 @@ from mistify.costs.devices import DeviceTable, Power
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.files import write_json
 from mistify.parsing.quantities import parse_time
-from tests.boards import table, taken
-from tests.networks import two_convolutions
-from tests.servers import MISTIFY, server
+from tests.support.boards import table, taken
+from tests.support.networks import two_convolutions
+from tests.support.servers import MISTIFY, server
 
 QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
 

@@ -21,8 +21,8 @@ from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
 from tests.executors.inspection.corpus import write_corpus
 from tests.executors.inspection.networks import save_good_model
-from tests.servers import SERVE, server
-from tests.wrong_files import write_data, write_models
+from tests.support.servers import SERVE, server
+from tests.support.wrong_files import write_data, write_models
 
 
 @dataclass(frozen=True)

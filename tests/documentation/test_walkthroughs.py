@@ -19,9 +19,9 @@ from mistify_client.monitor.policies.base import Situation, make_policy
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.options import Option
-from tests.paths import REPOSITORY
-from tests.plug_ins import environment
-from tests.walkthroughs import Walkthrough, snippets_of, words_of
+from tests.documentation.walkthroughs import Walkthrough, snippets_of, words_of
+from tests.support.paths import REPOSITORY
+from tests.support.plug_ins import environment
 
 EXTENDING = "docs/extending.md"
 
@@ -31,13 +31,13 @@ _CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs the client al
 #: What is not done, by page and by the command or the first line, and why.
 SKIPPED: Mapping[str, Mapping[str, str]] = {
     "README.md": {
-        "make demo": f"{_INSTALLS}, and tests/test_end_to_end.py ports what it ports",
+        "make demo": f"{_INSTALLS}, and tests/end_to_end/test_recovery.py ports what it ports",
         "make test": "this test is part of it",
         "job 20261125-005248-38535bf4, 7 goals": "what make demo has printed once",
         "pip wheel --no-deps --wheel-dir dist .": _CLIENT_ALONE,
         "pip install './mistify_porting-0.1.0-py3-none-any.whl[client]'": _CLIENT_ALONE,
         "mistify port configs/resnet8_cifar10.json --data-root DATA --out out": (
-            "needs data that are not here: tests/test_resnet8_cifar10.py ports it where they are"
+            "needs data that are not here: tests/end_to_end/test_resnet8_cifar10.py ports it where they are"
         ),
     },
     "docs/first-hour.md": {},
@@ -50,7 +50,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     "docs/tutorials/app-developer.md": {},
     "docs/tutorials/operator.md": {
         "mistify profile-device --name my-board --server 127.0.0.1:7465 --token-file token": (
-            "takes three minutes: tests/test_devices_end_to_end.py measures a device"
+            "takes three minutes: tests/end_to_end/test_devices.py measures a device"
         ),
     },
 }

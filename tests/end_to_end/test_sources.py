@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from executors.readers.builtin import read_builtin
 from mistify_client import load
-from tests.paths import REPOSITORY
-from tests.saved_models import save_digits
+from tests.support.paths import REPOSITORY
+from tests.support.saved_models import save_digits
 
 MISTIFY = [sys.executable, "-c", "from mistify_client.cli.main import app; app()"]
 HANDLE = "https://tfhub.dev/somebody/digits/1"

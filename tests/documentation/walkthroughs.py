@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 #: A fenced block, with the line before it.
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)

@@ -20,8 +20,8 @@ from mistify_server.store.directory import UPLOADS, open_store
 from mistify_server.store.uploads import Uploads
 from tests.executors.inspection.corpus import write_corpus
 from tests.executors.inspection.networks import save_good_model
-from tests.servers import server
-from tests.wrong_files import write_data
+from tests.support.servers import server
+from tests.support.wrong_files import write_data
 
 DAY = 86_400.0
 

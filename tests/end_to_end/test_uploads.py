@@ -12,9 +12,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from mistify_client.runtime.model import load
-from tests.networks import two_convolutions
-from tests.relay import Relay, relay
-from tests.servers import MISTIFY, server
+from tests.support.networks import two_convolutions
+from tests.support.relay import Relay, relay
+from tests.support.servers import MISTIFY, server
 
 SETTINGS = {"source_steps": 60, "adapt_steps": 20, "cuts": 2, "tune_steps": 40}
 

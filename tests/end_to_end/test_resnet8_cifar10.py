@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mistify_client
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 DATA = os.environ.get("MISTIFY_TEST_DATA")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plug_ins import LAYERS, environment, install_example, installed
-from tests.servers import MISTIFY
+from tests.support.plug_ins import LAYERS, environment, install_example, installed
+from tests.support.servers import MISTIFY
 
 MAKE = """
 import sys

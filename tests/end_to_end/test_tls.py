@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from mistify.errors import ErrorCode
-from tests.servers import MISTIFY, server
+from tests.support.servers import MISTIFY, server
 
 
 def certified(directory: Path, name: str) -> tuple[str | Path, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from mistify.jobs.job import Job
 from mistify_server.store.directory import Store, open_store
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 #: Stores that every version has written: `make.py` there.
 ASSETS: Final = REPOSITORY / "tests" / "mistify_server" / "store" / "sql" / "assets"

@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 DATA = REPOSITORY / "tests" / "data"

@@ -18,7 +18,7 @@ from mistify_client.assembly.stitching import stitched
 from mistify_client.cli.main import app
 from tests.executors.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised
-from tests.servers import server
+from tests.support.servers import server
 
 SETTINGS = {
     "source_steps": 0, "distil_steps": 10, "path_steps": 10, "tune_steps": 0, "largest": 0.1, "merge": [2],

@@ -13,8 +13,8 @@ import pytest
 from mistify.errors import MistifyError
 from mistify.jobs.job import Goal, GoalState, Job
 from mistify_client.rpc.porting import PortingClient
-from tests.separable_networks import mobilenet_like, separable_network, small_xception, write_images
-from tests.servers import server
+from tests.support.separable_networks import mobilenet_like, separable_network, small_xception, write_images
+from tests.support.servers import server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 

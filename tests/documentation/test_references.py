@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from docs_site.links import COMMANDS, SETTINGS
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 PAGES = sorted(
     page

@@ -12,9 +12,9 @@ from sklearn.metrics import jaccard_score
 
 from mistify.config.metric import Metric
 from mistify_client import load
-from tests.kinds_of_models import KINDS, OWN, SUBCLASSED, write_kind
-from tests.plug_ins import LAYERS, LOSSES, SCORES, environment, install_example, installed
-from tests.servers import MISTIFY
+from tests.support.kinds_of_models import KINDS, OWN, SUBCLASSED, write_kind
+from tests.support.plug_ins import LAYERS, LOSSES, SCORES, environment, install_example, installed
+from tests.support.servers import MISTIFY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
