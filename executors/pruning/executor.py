@@ -7,7 +7,7 @@ from typing import Final
 
 import keras
 
-from executors.base import AdaptationExecutor, Assignment, StuckError
+from executors.contract.executor import AdaptationExecutor, Assignment, StuckError
 from executors.params import IterativePruningParams, Params
 from executors.pruning.reconstruction import Moments
 from executors.pruning.refitting import Original, refit

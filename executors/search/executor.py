@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from executors.base import StuckError
+from executors.contract.executor import StuckError
 from executors.pruning.executor import IterativePruningExecutor
 from executors.pruning.state import PruningState
 from executors.search import Genes, Inheritance, Space, founders

@@ -28,14 +28,14 @@ class Candidate(Message):
     """An algorithm that can be chosen for an edge, with its settings.
 
     Attributes:
-        gain: See `executors.base.Aptitude`.
+        gain: See `executors.contract.executor.Aptitude`.
         gain_at_latency: Likewise.
         edge: Likewise.
         preparing_step: Likewise.
         least_path: Likewise.
         preparing: Steps of preparing, by the distance from the source to the least limits: `PER_HALVING` for
             each halving. Empty where there is nothing to prepare.
-        shared_steps: See `executors.base.AdaptationExecutor.shared_steps`.
+        shared_steps: See `executors.contract.executor.AdaptationExecutor.shared_steps`.
         adapting: Training steps until a budget is met, by the distance to it, likewise.
         tune_steps: Steps that tune a network which meets its budget, repeated while accuracy falls short.
         max_steps: The most steps of one goal.

@@ -6,7 +6,7 @@ from functools import partial
 
 import keras
 
-from executors.base import AdaptationExecutor, Assignment, executor_class
+from executors.contract.executor import AdaptationExecutor, Assignment, executor_class
 from executors.params import Params
 from executors.structure import analyse, copied
 from executors.training.setup import TrainingSetup

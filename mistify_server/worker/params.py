@@ -1,6 +1,6 @@
 """Settings of algorithms, parsed from the plain values of tasks."""
 
-from executors.base import executor_class, executor_classes
+from executors.contract.executor import executor_class, executor_classes
 from executors.params import Params, parse_params
 from mistify.config.porting import AUTO
 

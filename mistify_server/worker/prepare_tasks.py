@@ -12,10 +12,10 @@ from typing import Final
 import keras
 import numpy as np
 
-from executors.base import Assignment, executor_class
+from executors.contract.executor import Assignment, executor_class
+from executors.contract.preparation import PreparationProgress
 from executors.data import Array
 from executors.params import Params
-from executors.preparing import PreparationProgress
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import depend_on_hardware

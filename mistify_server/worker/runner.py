@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import keras
 
-from executors.adaptivenet.supernet import Supernet, TrainedSupernet
+from executors.algorithms.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.custom_layers import import_layers
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams, Params

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.executors import ALGORITHMS, SHARES, Descent, configs_of, descent_of, figures_of, main
 from benchmarks.harness import EXIT_SKIPPED
-from executors.base import executor_class
+from executors.contract.executor import executor_class
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify.config.porting import AUTO

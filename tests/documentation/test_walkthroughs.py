@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from executors.base import executor_class
+from executors.contract.executor import executor_class
 from executors.training.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.metric import Metric
 from mistify.config.reading import parse_batch
@@ -42,7 +42,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     },
     "docs/first-hour.md": {},
     EXTENDING: {
-        "pytest -q -m '' tests/executors/test_conformance.py tests/mistify_client/monitor/policies": (
+        "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (
             "takes minutes, and needs a checkout; test_the_algorithm_and_the_policy_conform runs it"
         ),
     },
@@ -191,7 +191,7 @@ def test_each_plug_in_is_found_and_does_what_the_page_says(
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_algorithm_and_the_policy_conform(plug_ins: Path) -> None:
-    tests = ["tests/executors/test_conformance.py", "tests/mistify_client/monitor/policies/test_base.py"]
+    tests = ["tests/executors/contract", "tests/mistify_client/monitor/policies/test_base.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-k", "smallest_norm or thrifty", *tests]
     done = subprocess.run(
         command, cwd=REPOSITORY, env=environment(plug_ins), check=False, capture_output=True, text=True

@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 import mistify_client
-from executors.adaptivenet.executor import AdaptiveNetExecutor
+from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.tflite.combining import read_network
 from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.stitching import stitched
 from mistify_client.cli.main import app
-from tests.executors.adaptivenet.conftest import deep_resnet
+from tests.executors.algorithms.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised
 from tests.support.servers import server
 

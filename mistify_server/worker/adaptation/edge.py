@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import keras
 
-from executors.base import AdaptationExecutor, Assignment, StuckError
+from executors.contract.executor import AdaptationExecutor, Assignment, StuckError
 from executors.data import Array
 from executors.params import Params
 from executors.structure import analyse

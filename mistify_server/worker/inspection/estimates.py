@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from executors.base import AdaptationExecutor, Aptitude, executor_class, executor_classes
+from executors.contract.executor import AdaptationExecutor, Aptitude, executor_class, executor_classes
 from executors.data import Dataset
 from executors.params import Params
 from executors.structure import Structure, residual_blocks

@@ -6,7 +6,7 @@ from functools import partial
 import keras
 import numpy as np
 
-from executors.adaptivenet.supernet import TrainedSupernet
+from executors.algorithms.adaptivenet.supernet import TrainedSupernet
 from executors.compression import compressed, quantization_aware
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of

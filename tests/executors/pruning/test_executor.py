@@ -4,16 +4,16 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
+from executors.algorithms.baselines.uniform import UniformExecutor
+from executors.algorithms.morphnet.executor import MorphNetExecutor
+from executors.contract.executor import Assignment
 from executors.data import Dataset
-from executors.morphnet import MorphNetExecutor
 from executors.params import IterativePruningParams, MorphNetParams, TrainingParams
 from executors.pruning.state import PruningState
 from executors.structure import analyse, removable_blocks, shallower
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
-from executors.uniform import UniformExecutor
 from mistify.costs.budget import FLOPS, exceeded, meets
 
 layers = keras.layers

@@ -6,11 +6,11 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
+from executors.algorithms.baselines.random_search import RandomSearchExecutor
+from executors.algorithms.baselines.uniform import UniformExecutor
+from executors.contract.executor import Assignment
 from executors.params import IterativePruningParams, RandomSearchParams
-from executors.random_search import RandomSearchExecutor
 from executors.structure import analyse, residual_blocks
-from executors.uniform import UniformExecutor
 from mistify.costs.budget import FLOPS
 
 layers = keras.layers

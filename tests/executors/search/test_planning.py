@@ -1,11 +1,11 @@
-"""Edges that are planned before anything is cut; tests/executors/test_morphnet.py has the plans."""
+"""Edges that are planned before anything is cut; tests/executors/algorithms/morphnet/ has the plans."""
 
 import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
-from executors.morphnet import MorphNetExecutor
+from executors.algorithms.morphnet.executor import MorphNetExecutor
+from executors.contract.executor import Assignment
 from executors.params import MorphNetParams, TrainingParams
 from executors.pruning.state import PruningState
 from executors.search.planning import weights_of

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import AdaptationExecutor, Assignment
+from executors.contract.executor import AdaptationExecutor, Assignment
 from executors.data import Dataset, split
 from executors.readers.loading import load_dataset
 from executors.structure import analyse

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.adaptivenet.space import Place
-from executors.adaptivenet.supernet import TrainedSupernet
+from executors.algorithms.adaptivenet.space import Place
+from executors.algorithms.adaptivenet.supernet import TrainedSupernet
 from executors.structure import analyse, built, fold_batch_norm, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from executors.base import executor_classes
+from executors.contract.executor import executor_classes
 from executors.params import BUILT_IN
 from mistify.config.reading import collective_batches, read_batch
 from mistify_server.planning.lookup.data_roots import DataRoots

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import AdaptationExecutor, Assignment
+from executors.algorithms.morphnet.executor import MorphNetExecutor
+from executors.contract.executor import AdaptationExecutor, Assignment
 from executors.data import Dataset
-from executors.morphnet import MorphNetExecutor
 from executors.params import MorphNetParams, Params, TrainingParams
 from executors.structure import analyse, copied, widen
 from executors.training.evaluation import evaluate

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import pytest
 
-from executors.base import Assignment
+from executors.algorithms.morphnet.executor import MorphNetExecutor
+from executors.contract.executor import Assignment
 from executors.data import Dataset
-from executors.morphnet import MorphNetExecutor
 from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from executors.adaptivenet.supernet import Supernet, TrainedSupernet
+from executors.algorithms.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
 from executors.structure import analyse
@@ -14,7 +14,7 @@ from mistify.package.training import OutputKind
 from mistify_client.assembly.stitching import stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests.executors.adaptivenet.conftest import deep_resnet
+from tests.executors.algorithms.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised
 
 PARAMS = AdaptiveNetParams(largest=0.1, merge=(2,), shrink=(0.5,))

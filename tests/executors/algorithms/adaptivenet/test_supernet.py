@@ -6,16 +6,16 @@ import keras
 import numpy as np
 import pytest
 
-from executors.adaptivenet.lessons import FeatureLesson, PathLesson
-from executors.adaptivenet.supernet import Supernet
-from executors.adaptivenet.variants import Merged
+from executors.algorithms.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.algorithms.adaptivenet.variants import Merged
 from executors.params import VARIANTS, AdaptiveNetParams, parse_params
 from executors.structure import analyse, built, copied, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
 from mistify.errors import ErrorCode, MistifyError
-from tests.executors.adaptivenet.conftest import PARAMS
+from tests.executors.algorithms.adaptivenet.conftest import PARAMS
 from tests.support.plug_ins import installed
 
 
@@ -165,7 +165,7 @@ def test_a_kind_that_no_plug_in_makes_is_refused_with_those_that_there_are():
 
 def test_an_amount_that_a_plug_in_makes_nothing_of_is_refused(tmp_path, monkeypatch, deep, digits):
     code = """
-from executors.adaptivenet.variants import VariantMaker
+from executors.algorithms.adaptivenet.variants import VariantMaker
 class Odd(VariantMaker):
     def span(self, amount):
         raise ValueError("an even number")
@@ -182,7 +182,7 @@ class Odd(VariantMaker):
 
 MAKERS = """
 import keras
-from executors.adaptivenet.variants import VariantMaker
+from executors.algorithms.adaptivenet.variants import VariantMaker
 from executors.structure import analyse
 class Wide(VariantMaker):
     def span(self, amount):

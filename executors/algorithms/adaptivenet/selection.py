@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.adaptivenet.space import Subnet
-from executors.adaptivenet.supernet import Supernet
-from executors.base import Assignment
+from executors.algorithms.adaptivenet.space import Subnet
+from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.contract.executor import Assignment
 from executors.structure import analyse, built
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions

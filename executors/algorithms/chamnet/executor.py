@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from executors.base import Aptitude, Assignment
+from executors.contract.executor import Aptitude, Assignment
+from executors.contract.preparation import PreparationProgress
 from executors.params import ChamNetParams, Params
-from executors.preparing import PreparationProgress
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
 from executors.search.predictor import Floats, samples_of, saved_samples

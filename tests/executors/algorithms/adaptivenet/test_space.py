@@ -5,7 +5,7 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from executors.adaptivenet.space import Place, Space
+from executors.algorithms.adaptivenet.space import Place, Space
 
 LIMITED = "flops", "params"
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from executors.adaptivenet.space import Space, Subnet
+from executors.algorithms.adaptivenet.space import Space, Subnet
 
 #: The share of the subnets that are drawn from all, whatever they cost and lose.
 _OF_ALL: Final = 0.2

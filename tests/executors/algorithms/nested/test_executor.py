@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment, StuckError
-from executors.nested import NestedExecutor
+from executors.algorithms.nested.executor import NestedExecutor
+from executors.contract.executor import Assignment, StuckError
+from executors.contract.preparation import PreparationProgress
 from executors.params import NestedParams
-from executors.preparing import PreparationProgress
 from executors.pruning.elastic import (
     NestedWeights,
     Segment,

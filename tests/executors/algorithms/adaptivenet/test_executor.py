@@ -6,18 +6,18 @@ import keras
 import numpy as np
 import pytest
 
-from executors.adaptivenet.executor import AdaptiveNetExecutor
-from executors.adaptivenet.selection import Scorer, Subnets, corrected
-from executors.adaptivenet.supernet import Supernet
+from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
+from executors.algorithms.adaptivenet.selection import Scorer, Subnets, corrected
+from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, parse_params
-from executors.preparing import PreparationProgress
 from executors.structure import analyse, built, copied, freeze
 from executors.training.evaluation import Evaluation
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY, exceeded, meets
 from mistify.errors import MistifyError
-from tests.executors.adaptivenet.conftest import PARAMS
+from tests.executors.algorithms.adaptivenet.conftest import PARAMS
 
 
 def adapted(assignment, params=PARAMS):

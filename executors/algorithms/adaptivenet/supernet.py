@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.adaptivenet.space import Place, Space, Subnet
-from executors.adaptivenet.variants import Kind, UnfitVariantError, kinds
+from executors.algorithms.adaptivenet.space import Place, Space, Subnet
+from executors.algorithms.adaptivenet.variants import Kind, UnfitVariantError, kinds
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
 from executors.params import AdaptiveNetParams

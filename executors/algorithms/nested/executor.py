@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 import keras
 import numpy as np
 
-from executors.base import Aptitude, Assignment, StuckError
+from executors.contract.executor import Aptitude, Assignment, StuckError
+from executors.contract.preparation import PreparationProgress
 from executors.params import NestedParams, Params
-from executors.preparing import PreparationProgress
 from executors.pruning.allocation import AllocationTerms, Weights, allocate
 from executors.pruning.elastic import (
     NestedWeights,

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.adaptivenet.space import Subnet
-from executors.adaptivenet.supernet import Supernet
+from executors.algorithms.adaptivenet.space import Subnet
+from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.data import Array
 from executors.training.batch_norm import quick_batch_norms
 from executors.training.evaluation import Tensors

@@ -3,10 +3,10 @@
 import keras
 import pytest
 
-from executors.adaptivenet.executor import AdaptiveNetExecutor
-from executors.base import Assignment
+from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
+from executors.contract.executor import Assignment
+from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, TrainingParams
-from executors.preparing import PreparationProgress
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup

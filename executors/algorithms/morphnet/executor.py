@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from executors.base import Aptitude, Assignment, StuckError
+from executors.contract.executor import Aptitude, Assignment, StuckError
 from executors.params import MorphNetParams, Params
 from executors.pruning.allocation import Allocation
 from executors.pruning.executor import IterativePruningExecutor

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import (
+from executors.contract.executor import (
     ENTRY_POINTS,
     AdaptationExecutor,
     Assignment,
@@ -14,7 +14,7 @@ from executors.base import (
     executor_class,
     executor_classes,
 )
-from executors.preparing import PreparationProgress
+from executors.contract.preparation import PreparationProgress
 from executors.structure import analyse, removable_blocks, shallower
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
@@ -276,7 +276,8 @@ def test_an_algorithm_that_cannot_be_used_is_reported_and_is_not_among_all(tmp_p
     points = {"absent": "no_such_module:Executor", "number": "odd_algorithms:number"}
     before = executor_classes()
     monkeypatch.syspath_prepend(installed(tmp_path, "odd_algorithms", "number = 3\n", points, ENTRY_POINTS))
-    for name, reason in {"absent": "ModuleNotFoundError", "number": "is 3, no executors.base."}.items():
+    reasons = {"absent": "ModuleNotFoundError", "number": "is 3, no executors.contract.executor."}
+    for name, reason in reasons.items():
         with pytest.raises(MistifyError, match=f"{name}.*cannot be used: {points[name]}.*{reason}") as caught:
             executor_class(name)
         assert caught.value.code is ErrorCode.INVALID_CONFIG

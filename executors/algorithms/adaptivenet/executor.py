@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from executors.adaptivenet.selection import Subnets
-from executors.adaptivenet.supernet import Supernet, replaceable
-from executors.adaptivenet.training import SupernetTraining
-from executors.base import Assignment
+from executors.algorithms.adaptivenet.selection import Subnets
+from executors.algorithms.adaptivenet.supernet import Supernet, replaceable
+from executors.algorithms.adaptivenet.training import SupernetTraining
+from executors.algorithms.baselines.uniform import UniformExecutor
+from executors.contract.executor import Assignment
+from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, Params
-from executors.preparing import PreparationProgress
 from executors.pruning.state import PruningState
 from executors.structure import Structure, analyse
 from executors.timing import activity
-from executors.uniform import UniformExecutor
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, exceeded
 

@@ -2,9 +2,9 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
+from executors.algorithms.morphnet.executor import STRONGEST, MorphNetExecutor
+from executors.contract.executor import Assignment
 from executors.data import Dataset
-from executors.morphnet import STRONGEST, MorphNetExecutor
 from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate

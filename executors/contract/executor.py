@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 
 import keras
 
+from executors.contract.preparation import PreparationProgress
 from executors.params import Params
-from executors.preparing import PreparationProgress
 from executors.structure import Structure
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from executors.adaptivenet.sampling import PathSampler
-from executors.adaptivenet.space import Place, Space
+from executors.algorithms.adaptivenet.sampling import PathSampler
+from executors.algorithms.adaptivenet.space import Place, Space
 
 #: Six blocks; each but the first and the last may be replaced by a half, and two in a row by one.
 BLOCKS = 6

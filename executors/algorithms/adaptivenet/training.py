@@ -9,14 +9,14 @@ from typing import Any, Final, Self
 import keras
 import numpy as np
 
-from executors.adaptivenet.lessons import FeatureLesson, PathLesson
-from executors.adaptivenet.sampling import PathSampler
-from executors.adaptivenet.selection import Scorer
-from executors.adaptivenet.supernet import Supernet
-from executors.base import Assignment
+from executors.algorithms.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.algorithms.adaptivenet.sampling import PathSampler
+from executors.algorithms.adaptivenet.selection import Scorer
+from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.contract.executor import Assignment
+from executors.contract.preparation import PreparationProgress
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
-from executors.preparing import PreparationProgress
 from executors.structure import Structure, built
 from executors.training.evaluation import Evaluation
 from executors.training.lessons import Lesson

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
+from executors.algorithms.morphnet.executor import MorphNetExecutor, worth_by_blocks
+from executors.contract.executor import Assignment
 from executors.data import Dataset
-from executors.morphnet import MorphNetExecutor, worth_by_blocks
 from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup

@@ -1,0 +1,1 @@
+"""Adaptation algorithms, one folder each."""

@@ -1,0 +1,1 @@
+"""Baselines: uniform scaling and random search."""

@@ -1,0 +1,1 @@
+"""ChamNet: architectures are searched for with a predictor of accuracy."""

@@ -1,0 +1,1 @@
+"""MorphNet: units that matter least are cut, under structure losses."""

@@ -1,0 +1,1 @@
+"""Nested networks: one training for all goals of a range."""

@@ -1,0 +1,1 @@
+"""What an adaptation algorithm implements, and what it is given (paper 4.2)."""
