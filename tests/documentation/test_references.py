@@ -19,7 +19,7 @@ PAGES = sorted(
     if page.is_file()
 )
 MADE = {REPOSITORY / "docs" / page for page in (SETTINGS, COMMANDS)}
-MAPS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md")
+MAPS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/papers.md")
 
 FOLDERS = "mistify|executors|mistify_server|mistify_client|proto|tests|benchmarks|docs|configs"
 PATH = re.compile(rf"(?<![\w./:-])(?:{FOLDERS})/[\w./-]*\w/?")
