@@ -1,4 +1,4 @@
-"""Subnets of AdaptiveNet's supernet, against others that are trained as long (AdaptiveNet 5.2).
+"""Subnets of AdaptiveNet's supernet, against others that are trained as long (AdaptiveNet 7.2, 7.5).
 
 `python -m benchmarks.elastic_quality --data DIR [--network {mobilenet13,resnet20}] [--seeds N ...] [--quick]
 [--json FILE]`

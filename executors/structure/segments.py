@@ -1,4 +1,4 @@
-"""Where a network divides: the segments that run one after the other (AdaptiveNet 3.1)."""
+"""Where a network divides: the segments that run one after the other (AdaptiveNet 4.1)."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping

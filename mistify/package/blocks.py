@@ -1,4 +1,4 @@
-"""The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 3)."""
+"""The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 6)."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,1 +1,1 @@
-"""AdaptiveNet: a supernet of blocks that replace each other, for subnets of any size (AdaptiveNet 3)."""
+"""AdaptiveNet: a supernet of blocks that replace each other, for subnets of any size (AdaptiveNet 4)."""

@@ -1,4 +1,4 @@
-"""AdaptiveNet on the server: a supernet for all goals, of which each goal has a subnet (AdaptiveNet 3)."""
+"""AdaptiveNet on the server: a supernet for all goals, of which each goal has a subnet (AdaptiveNet 4)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

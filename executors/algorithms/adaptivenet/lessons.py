@@ -1,4 +1,4 @@
-"""What a supernet learns: features of the network first, then its outputs along paths (AdaptiveNet 3.2)."""
+"""What a supernet learns: features of the network first, then its outputs along paths (AdaptiveNet 4.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 

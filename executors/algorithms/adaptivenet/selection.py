@@ -1,4 +1,4 @@
-"""The subnet of a goal: the one that loses least within its limits (AdaptiveNet 4)."""
+"""The subnet of a goal: the one that loses least within its limits (AdaptiveNet 5.1)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The subnets of a supernet, and the best of them within limits (AdaptiveNet 3 and 4)."""
+"""The subnets of a supernet, and the best of them within limits (AdaptiveNet 4.1 and 5.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

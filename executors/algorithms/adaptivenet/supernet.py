@@ -1,4 +1,4 @@
-"""The supernet: the blocks of a network, and variants beside them that are trained (AdaptiveNet 3)."""
+"""The supernet: the blocks of a network, and variants beside them that are trained (AdaptiveNet 4)."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The two stages in which a supernet is trained (AdaptiveNet 3.2)."""
+"""The two stages in which a supernet is trained (AdaptiveNet 4.2)."""
 
 import io
 from collections.abc import Iterator
