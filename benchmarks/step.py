@@ -29,7 +29,7 @@ from benchmarks.tuning_step import resnet8
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import analyse
-from executors.training import lessons
+from executors.training import objective
 from executors.training.evaluation import call
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant
@@ -112,7 +112,7 @@ def trained(widths: Sequence[int]) -> tuple[Trainer, float]:
 @contextmanager
 def batch_norms_of_keras() -> Iterator[None]:
     """Let training steps that are traced in the block have the batch norms of Keras."""
-    with patch.object(lessons, "quick_call", call):
+    with patch.object(objective, "quick_call", call):
         yield
 
 

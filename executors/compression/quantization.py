@@ -20,7 +20,7 @@ from executors.structure.graph import Graph, Node, TensorRef
 from executors.structure.keras_internals import core
 from executors.structure.reading.reader import read_graph
 from executors.training.evaluation import Tensors
-from executors.training.lessons import OutputLesson
+from executors.training.objective import SupervisedObjective
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import cosine
 
@@ -58,8 +58,8 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     for layer in network.layers:
         if isinstance(layer, layers.BatchNormalization):
             layer.trainable = False  # what could not be folded is packaged with the statistics that it has
-    lesson = _RoundedLesson(network, setup, seed)
-    trainer = compressing_trainer(network, setup, seed, _LEARNING_RATE, lesson=lesson)
+    objective = _RoundedObjective(network, setup, seed)
+    trainer = compressing_trainer(network, setup, seed, _LEARNING_RATE, objective=objective)
     trainer.train(cosine(steps))
     trainer.settle()
     return folded
@@ -166,7 +166,7 @@ def _range(shape: tuple[int, ...]) -> dict[str, tf.Variable]:
     return {name: tf.Variable(tf.zeros(shape), trainable=False) for name in ("min_var", "max_var")}
 
 
-class _RoundedLesson(OutputLesson):
+class _RoundedObjective(SupervisedObjective):
     """Teaches a network by its outputs with rounded kernels."""
 
     def __init__(self, model: keras.Model, setup: TrainingSetup, seed: int) -> None:

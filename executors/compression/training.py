@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import keras
 
-from executors.training.lessons import Lesson
+from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
@@ -17,7 +17,7 @@ def compressing_trainer(
     seed: int,
     rate: float,
     *,
-    lesson: Lesson | None = None,
+    objective: TrainingObjective | None = None,
     after_step: Callable[[], None] | None = None,
 ) -> Trainer:
     """Return a trainer by Adam, whatever the settings train the network with.
@@ -27,8 +27,8 @@ def compressing_trainer(
         setup: The training data, and the teacher's predictions for them.
         seed: Where the order of the examples starts from.
         rate: The highest learning rate.
-        lesson: What is learned; None for the objectives of the outputs.
+        objective: None for a `SupervisedObjective`.
         after_step: Run after every update.
     """
     params = setup.params.model_copy(update={"optimizer": ADAM, "learning_rate": rate})
-    return Trainer(model, replace(setup, params=params), seed, after_step=after_step, lesson=lesson)
+    return Trainer(model, replace(setup, params=params), seed, after_step=after_step, objective=objective)

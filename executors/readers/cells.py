@@ -11,7 +11,7 @@ from executors.data.storage import Array
 from executors.readers.formats import Request, Schema, X
 from executors.readers.text import Tokenizer
 from executors.structure.signature import Activation, Input, Output
-from executors.training.objectives import IGNORED
+from executors.training.output_objectives import IGNORED
 from mistify.wording import counted, listed
 
 _PADDING: Final = 0

@@ -9,7 +9,14 @@ from executors.data.errors import invalid
 from executors.data.storage import Array
 from executors.readers.formats import Arrays, Request, Schema, X, Y, first_of
 from executors.structure.signature import Activation, Input, Output, Tensor
-from executors.training.objectives import IGNORED, Binary, Categorical, Objective, class_count, objective_of
+from executors.training.output_objectives import (
+    IGNORED,
+    Binary,
+    Categorical,
+    OutputObjective,
+    class_count,
+    objective_of,
+)
 from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
 from mistify.wording import listed
@@ -230,7 +237,7 @@ def _fractions(source: str, name: str, array: Array, output: Output, schema: Sch
 
 
 def _out_of_range(
-    source: str, name: str, target: Array, objective: Objective, output: Output
+    source: str, name: str, target: Array, objective: OutputObjective, output: Output
 ) -> Iterator[Problem]:
     if isinstance(objective, Categorical):
         lowest = IGNORED if target.ndim > 1 else 0

@@ -17,7 +17,7 @@ from executors.pruning.state import PruningState
 from executors.search.space import Architecture
 from executors.structure import Keep, Structure, narrow
 from executors.training.evaluation import Evaluation
-from executors.training.objectives import SMALLEST, objectives_of
+from executors.training.output_objectives import SMALLEST, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
 

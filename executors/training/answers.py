@@ -7,7 +7,7 @@ import numpy as np
 from executors.data import Array, Dataset
 from executors.data.errors import invalid
 from executors.structure.signature import Activation, Output, Signature
-from executors.training.objectives import Binary, Categorical, Objective, Regression
+from executors.training.output_objectives import Binary, Categorical, OutputObjective, Regression
 from mistify.errors import Problem
 
 
@@ -17,7 +17,7 @@ def answered(
     signature: Signature,
     *,
     source: str,
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
 ) -> Dataset:
     """Return inputs with a network's answers as targets.
 
@@ -45,7 +45,7 @@ def answered(
     return Dataset(dict(inputs), targets)
 
 
-def _objective(output: Output) -> Objective:
+def _objective(output: Output) -> OutputObjective:
     match output.activation:
         case Activation.SOFTMAX:
             return Categorical(output.activation)
@@ -55,7 +55,7 @@ def _objective(output: Output) -> Objective:
             return Regression(output.activation)
 
 
-def _target(objective: Objective, output: Array) -> Array:
+def _target(objective: OutputObjective, output: Array) -> Array:
     predicted = objective.predictions(output)
     if isinstance(objective, Categorical):
         return np.asarray(predicted.argmax(axis=-1), np.int64)

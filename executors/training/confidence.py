@@ -8,7 +8,7 @@ import numpy as np
 
 from executors.data.storage import Array
 from executors.training.metrics import score
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from mistify.config.metric import Metric
 from mistify.config.targets import OVERALL, Target
 
@@ -23,7 +23,7 @@ _SHARES_OF_RIGHT: Final = (Metric.ACCURACY, Metric.AGREEMENT, Metric.EXACT_MATCH
 
 
 def lower_bound(
-    metric: Metric, objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
+    metric: Metric, objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> float:  # fmt: skip
     """Return the figure that is reached or bettered on data like these, with 90 % confidence.
@@ -56,7 +56,7 @@ def lower_bound(
 
 
 def assured(
-    wanted: Iterable[Target], objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
+    wanted: Iterable[Target], objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> bool:  # fmt: skip
     """Return whether a network can be relied on to reach each of some targets, with 90 % confidence.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from executors.data.dataset import Dataset
 from executors.training.evaluation import call
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from executors.training.plugged_in import plugged_in_loss
 from mistify.parsing.validation import InvalidValue, unknown_name
 
@@ -19,7 +19,7 @@ _TRIED: Final = 8
 
 
 def check_output_loss(
-    name: str, loss: str, objectives: Mapping[str, Objective], model: keras.Model, data: Dataset
+    name: str, loss: str, objectives: Mapping[str, OutputObjective], model: keras.Model, data: Dataset
 ) -> None:
     """Make sure that an output is there, and can learn by the loss of a plug-in.
 
@@ -51,7 +51,7 @@ def check_output_loss(
         raise InvalidValue(loss, "the name of a loss that can be used", f"mend the plug-in {loss}: {fault}")
 
 
-def _fault(objective: Objective, output: tf.Tensor, target: tf.Tensor) -> str:
+def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> str:
     """Return what is wrong with a loss as it is trained with: in a graph, and differentiated."""
 
     @tf.function(autograph=False)

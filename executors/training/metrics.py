@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
-from executors.training.objectives import IGNORED, Objective, Regression
+from executors.training.output_objectives import IGNORED, OutputObjective, Regression
 from executors.training.plugged_in import OutputKind, plugged_in, plugged_in_score
 from mistify.config.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue, unknown_name
@@ -22,7 +22,7 @@ OfOutput = Callable[[Array, Array], float]
 
 
 def score(
-    metric: Metric, objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
+    metric: Metric, objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> float:  # fmt: skip
     """Return a metric as the mean over the outputs that have it; some are of all of them at once.
@@ -48,7 +48,7 @@ def score(
 
 
 def output_scores(
-    objectives: Mapping[str, Objective], outputs: Mapping[str, Array], targets: Mapping[str, Array],
+    objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array], targets: Mapping[str, Array],
     chosen: Mapping[str, Metric], *, labelled: bool = True,
 ) -> tuple[OutputScore, ...]:  # fmt: skip
     """Return the score of each output; of agreement with the source also the balanced one.
@@ -72,7 +72,7 @@ def output_scores(
 
 
 def output_metrics(
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
     targets: Mapping[str, Array],
     chosen: Mapping[str, Metric],
     *,
@@ -92,14 +92,14 @@ def output_metrics(
     return own if labelled else {name: metric.without_labels for name, metric in own.items()}
 
 
-def metric_of(objective: Objective, target: Array) -> Metric:
+def metric_of(objective: OutputObjective, target: Array) -> Metric:
     """Return the metric of an output's kind: figures, a class at each position of an image, or others."""
     if isinstance(objective, Regression):
         return Metric.MSE
     return Metric.MEAN_IOU if target.ndim >= _IMAGE_DIMENSIONS else Metric.ACCURACY
 
 
-def default_metric(objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> Metric:
+def default_metric(objectives: Mapping[str, OutputObjective], targets: Mapping[str, Array]) -> Metric:
     """Return the metric by which networks are compared, if no config says otherwise.
 
     That is the metric of the only output's kind; `exact_match` for several outputs with classes, `mse` for
@@ -113,7 +113,7 @@ def default_metric(objectives: Mapping[str, Objective], targets: Mapping[str, Ar
     return Metric.EXACT_MATCH
 
 
-def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
+def measured(metric: Metric, objectives: Mapping[str, OutputObjective]) -> list[str]:
     """Return the outputs that a metric can tell of.
 
     Raises:
@@ -153,7 +153,9 @@ def check_labels(metric: Metric | None) -> None:
         raise InvalidValue(metric.value, expected, f'write "{instead}", or give labelled test data')
 
 
-def check_metric(metric: Metric, objectives: Mapping[str, Objective], parts: Mapping[str, Dataset]) -> None:
+def check_metric(
+    metric: Metric, objectives: Mapping[str, OutputObjective], parts: Mapping[str, Dataset]
+) -> None:
     """Make sure that a metric tells of some output, and is a number on each part of the data.
 
     Args:
@@ -173,7 +175,7 @@ def check_metric(metric: Metric, objectives: Mapping[str, Objective], parts: Map
 
 
 def check_output_metric(
-    name: str, metric: Metric, objectives: Mapping[str, Objective], parts: Mapping[str, Dataset]
+    name: str, metric: Metric, objectives: Mapping[str, OutputObjective], parts: Mapping[str, Dataset]
 ) -> None:
     """Make sure that an output is there, and has a metric on each part of the data.
 
@@ -275,7 +277,7 @@ def _mean_iou(predicted: Array, target: Array) -> float:
     return float(np.mean(both[either > 0] / either[either > 0]))
 
 
-def _quality(objective: Objective, predicted: Array, target: Array) -> float:
+def _quality(objective: OutputObjective, predicted: Array, target: Array) -> float:
     """Return how good the predictions of an output are, between 0 and 1."""
     counted = _counted(predicted, target)
     metric = metric_of(objective, target)

@@ -19,7 +19,7 @@ from executors.timing import activity
 from executors.training.answers import answered
 from executors.training.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.training.mixing import with_mixed
-from executors.training.objectives import SMALLEST, Floats, Objective
+from executors.training.output_objectives import SMALLEST, Floats, OutputObjective
 from executors.training.trainer import cosine
 from executors.training.waves import Waves
 from mistify.config.dataset import GENERATED
@@ -79,7 +79,7 @@ def generated(
     seed: int,
     *,
     to_train: bool = False,
-    objectives: Mapping[str, Objective] = MappingProxyType({}),
+    objectives: Mapping[str, OutputObjective] = MappingProxyType({}),
     on_step: OnStep = lambda step, steps: None,
 ) -> Dataset:
     """Return inputs that look to a network like its training data, with its answers as targets.

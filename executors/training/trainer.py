@@ -1,4 +1,4 @@
-"""The one training loop: what it teaches is a lesson, and whatever is added."""
+"""The one training loop. A `TrainingObjective` says what it minimises."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from executors.structure import trainable_weights
 from executors.structure.keras_internals import moments, seed_states
 from executors.timing import activity
 from executors.training.evaluation import Evaluation, Tensors
-from executors.training.lessons import Lesson, OutputLesson, Parts
-from executors.training.objectives import Floats
+from executors.training.objective import Parts, SupervisedObjective, TrainingObjective
 from executors.training.optimizers import ADAM, highest_rate, make_optimizer, optimizer_of
+from executors.training.output_objectives import Floats
 from executors.training.setup import TrainingSetup
 from executors.training.vectors import Vector
 
@@ -94,7 +94,7 @@ class Trainer:
         penalty: Added to the loss at every step; reads variables only.
         after_step: Run after every update, in the same graph.
         memory: What an earlier trainer knew of these weights, to go on with.
-        lesson: What is learned; None for the objectives of the outputs.
+        objective: None for a `SupervisedObjective`.
 
     Attributes:
         model: The network.
@@ -113,7 +113,7 @@ class Trainer:
         after_step: Callable[[], None] | None = None,
         *,
         memory: Memory | None = None,
-        lesson: Lesson | None = None,
+        objective: TrainingObjective | None = None,
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
@@ -121,7 +121,7 @@ class Trainer:
         self.usual_rate = highest_rate(self._optimizer_name, setup.params)
         self.learning_rate = self.usual_rate
         self.loss: float | None = None
-        self._lesson = lesson or OutputLesson(model, setup, seed)
+        self._objective = objective or SupervisedObjective(model, setup, seed)
         self._batch_size = setup.params.batch_size
         self._penalty = penalty
         self._after_step = after_step
@@ -193,9 +193,9 @@ class Trainer:
             indices = np.stack([next(self._batches) for _ in rates])
             chunk = {
                 part: {name: tf.constant(array[indices]) for name, array in arrays.items()}
-                for part, arrays in self._lesson.arrays().items()
+                for part, arrays in self._objective.arrays().items()
             }
-            drawn = self._lesson.draws(len(rates), self._rng)
+            drawn = self._objective.draws(len(rates), self._rng)
             total += float(self._run(chunk, dict(drawn), tf.constant(rates)))
         if not np.isfinite(total):
             raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
@@ -219,11 +219,11 @@ class Trainer:
                 name: tf.TensorSpec([None, self._batch_size, *array.shape[1:]], array.dtype)
                 for name, array in arrays.items()
             }
-            for part, arrays in self._lesson.arrays().items()
+            for part, arrays in self._objective.arrays().items()
         }
         drawn = {
             name: tf.TensorSpec([None, *array.shape[1:]], array.dtype)
-            for name, array in self._lesson.draws(1, np.random.default_rng(0)).items()
+            for name, array in self._objective.draws(1, np.random.default_rng(0)).items()
         }
         return arrays_of_part, drawn, tf.TensorSpec([None], tf.float32)
 
@@ -238,7 +238,7 @@ class Trainer:
 
     def _step(self, parts: Parts, drawn: Tensors, rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = self._lesson.loss(parts, drawn, tf.cast(self._optimizer.iterations, tf.int32))
+            loss = self._objective.loss(parts, drawn, tf.cast(self._optimizer.iterations, tf.int32))
             if self._penalty is not None:
                 loss += self._penalty()
         variables = self.model.trainable_variables
@@ -246,7 +246,7 @@ class Trainer:
         values = [variable.value for variable in variables]
         gradients = tape.gradient(loss, values, unconnected_gradients="zero")
         self._optimizer.learning_rate.assign(rate)
-        self._update(self._vector.joined(gradients), self._lesson.used(drawn))
+        self._update(self._vector.joined(gradients), self._objective.used(drawn))
         self._set_weights(self._weights)
         if self._after_step is not None:
             self._after_step()

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.training.objectives import Floats
+from executors.training.output_objectives import Floats
 
 
 class Vector:

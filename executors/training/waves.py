@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from executors.training.objectives import Floats
+from executors.training.output_objectives import Floats
 
 #: Along longer axes, sums are made by fast transforms; along others, multiplying matrices is faster.
 _LONGEST: Final = 512

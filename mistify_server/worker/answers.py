@@ -11,7 +11,7 @@ from executors.structure.signature import Signature, signature_of
 from executors.training.answers import answered
 from executors.training.evaluation import Evaluation
 from executors.training.metrics import check_metric
-from executors.training.objectives import Objective, check_balanced, objectives_for
+from executors.training.output_objectives import OutputObjective, check_balanced, objectives_for
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
@@ -111,14 +111,18 @@ class SourceAnswers:
                 ErrorCode.INVALID_DATASET, "the source's answers cannot be used as labels", problems.problems
             )
 
-    def _objectives(self, data: DataSource, signature: Signature) -> Mapping[str, Objective]:
+    def _objectives(self, data: DataSource, signature: Signature) -> Mapping[str, OutputObjective]:
         """Return what outputs learn by the test data, where only those have labels."""
         if not data.trains_on_answers or not data.labelled:
             return {}
         return objectives_for(signature, self._cache.data(parts_of(data, signature)[1]))
 
     def _answered(
-        self, data: DataSource, signature: Signature, outputs: Outputs, objectives: Mapping[str, Objective]
+        self,
+        data: DataSource,
+        signature: Signature,
+        outputs: Outputs,
+        objectives: Mapping[str, OutputObjective],
     ) -> dict[str, Dataset]:
         """Return unlabelled inputs with answers, by the parts that they stand for."""
         learning, test = parts_of(data, signature)
@@ -138,7 +142,9 @@ class SourceAnswers:
         self._on_progress(ProgressUpdate(stage=stage, step=step, total_steps=steps))
 
 
-def answers(outputs: Outputs, data: Dataset, part: DataPart, objectives: Mapping[str, Objective]) -> Dataset:
+def answers(
+    outputs: Outputs, data: Dataset, part: DataPart, objectives: Mapping[str, OutputObjective]
+) -> Dataset:
     """Return unlabelled inputs with the source's answers as targets.
 
     Args:

@@ -14,7 +14,7 @@ from executors.inspection.directories import is_graph
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.timing import activity
 from executors.training.metrics import output_metrics
-from executors.training.objectives import objectives_for
+from executors.training.output_objectives import objectives_for
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of

@@ -8,7 +8,7 @@ from executors.params import Params
 from executors.structure.signature import signature_of
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
-from executors.training.objectives import objectives_of, predictions, with_unlabelled
+from executors.training.output_objectives import objectives_of, predictions, with_unlabelled
 from executors.training.setup import TrainingSetup
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of

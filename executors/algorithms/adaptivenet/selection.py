@@ -13,7 +13,7 @@ from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.executor import Assignment
 from executors.structure import analyse, built
 from executors.training.evaluation import Evaluation
-from executors.training.objectives import objectives_of, predictions
+from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, exceeded

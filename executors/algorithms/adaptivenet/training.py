@@ -9,9 +9,10 @@ from typing import Any, Final, Self
 import keras
 import numpy as np
 
-from executors.algorithms.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.algorithms.adaptivenet.block_distillation import BlockDistillation
 from executors.algorithms.adaptivenet.sampling import PathSampler
 from executors.algorithms.adaptivenet.selection import Scorer
+from executors.algorithms.adaptivenet.single_path import SinglePathObjective
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.executor import Assignment
 from executors.contract.preparation import PreparationProgress
@@ -19,7 +20,7 @@ from executors.data import Dataset
 from executors.params import AdaptiveNetParams
 from executors.structure import Structure, built
 from executors.training.evaluation import Evaluation
-from executors.training.lessons import Lesson
+from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
 from executors.training.trainer import Memory, Trainer, cosine
 
@@ -116,7 +117,7 @@ class SupernetTraining:
         distil, setup, seed = self._params.distil_steps, self._assignment.setup, self._assignment.seed
         batch_size = setup.params.batch_size
         part_of_batch = max(1, round(_DISTIL_SHARE * batch_size))
-        self._train(FeatureLesson(self._supernet, setup), 0, distil, _DISTIL_RATE, part_of_batch)
+        self._train(BlockDistillation(self._supernet, setup), 0, distil, _DISTIL_RATE, part_of_batch)
         if self._state.done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
         source, space = built(self._assignment.source.graph), self._supernet.space
@@ -125,9 +126,9 @@ class SupernetTraining:
             losses = self._state.losses or tuple(self._losses(scorer))
             self._state = replace(self._state, losses=losses)
             sampler = PathSampler(space, self._supernet.multiply_adds(), losses)
-            lesson = PathLesson(self._supernet, sampler.draw, source, setup, seed)
+            objective = SinglePathObjective(self._supernet, sampler.draw, source, setup, seed)
             rate = self._params.learning_rate or _PATH_RATE
-            self._train(lesson, distil, self._params.path_steps, rate, batch_size)
+            self._train(objective, distil, self._params.path_steps, rate, batch_size)
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:
@@ -136,11 +137,13 @@ class SupernetTraining:
         variants = range(space.blocks, len(space.places))
         return [0.0] * space.blocks + [scorer.lost(space.with_one(number)) for number in variants]
 
-    def _train(self, lesson: Lesson, first: int, steps: int, rate: float, batch_size: int) -> None:
-        """Train with a lesson, from where it was left off.
+    def _train(
+        self, objective: TrainingObjective, first: int, steps: int, rate: float, batch_size: int
+    ) -> None:
+        """Train with an objective, from where it was left off.
 
         Args:
-            lesson: What is learned.
+            objective: One stage of the training.
             first: The steps before its own.
             steps: Its own.
             rate: The highest learning rate.
@@ -153,7 +156,7 @@ class SupernetTraining:
         own = {"optimizer": ADAM, "learning_rate": rate, "batch_size": batch_size}
         params = setup.params.model_copy(update=own)
         seed = self._assignment.seed
-        trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, lesson=lesson)
+        trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, objective=objective)
         while (done := self._state.done) < end:
             # Each part begins as it does after an interruption, so that both end at the same weights.
             trainer.restart(seed + done, self._state.memory)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from executors.data import Dataset
 from executors.structure.signature import Signature
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from mistify.config.dataset import DataSettings
 from mistify.config.preparation import Preparation
 from mistify.errors import ErrorCode, MistifyError
@@ -31,7 +31,7 @@ class Description:
 
 
 def description_of(
-    settings: DataSettings, signature: Signature, objectives: Mapping[str, Objective], train: Dataset
+    settings: DataSettings, signature: Signature, objectives: Mapping[str, OutputObjective], train: Dataset
 ) -> Description:
     """Return the description of a package for apps.
 

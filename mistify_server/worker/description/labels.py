@@ -6,7 +6,7 @@ from pathlib import Path
 
 from executors.data import ClassNames
 from executors.structure.signature import Output
-from executors.training.objectives import Binary, Categorical, Objective
+from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.preparation import Labels
 from mistify.config.targets import OVERALL
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
@@ -16,7 +16,7 @@ from mistify_server.tasks.problems import ProblemCollector
 Counts = Mapping[str, int]
 
 
-def label_count(output: Output, objective: Objective) -> int:
+def label_count(output: Output, objective: OutputObjective) -> int:
     """Return how many names an output has: 0 if it tells no classes apart, 2 if it says yes or no."""
     if not isinstance(objective, Categorical | Binary):
         return 0

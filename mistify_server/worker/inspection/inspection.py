@@ -17,7 +17,7 @@ from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation
 from executors.training.losses import check_output_loss
 from executors.training.metrics import output_metrics
-from executors.training.objectives import Objective, check_balanced, objectives_of
+from executors.training.output_objectives import OutputObjective, check_balanced, objectives_of
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from executors.training.trainer import Trainer
@@ -163,7 +163,7 @@ class SourceInspector:
         return _Data(train, validation, metric, tested, metrics, inspected.class_counts, inspected.left_out)
 
 
-def _one_generated(model: keras.Model, objectives: Mapping[str, Objective]) -> Dataset:
+def _one_generated(model: keras.Model, objectives: Mapping[str, OutputObjective]) -> Dataset:
     return generated(model, 1, 0, objectives=objectives)
 
 

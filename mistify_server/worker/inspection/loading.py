@@ -12,7 +12,7 @@ from executors.data import Dataset, class_counts
 from executors.data.errors import DecidingDataError, invalid
 from executors.structure.signature import Signature
 from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
-from executors.training.objectives import Objective, objectives_for, with_unlabelled
+from executors.training.output_objectives import OutputObjective, objectives_for, with_unlabelled
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.errors import Problem
@@ -26,7 +26,7 @@ from mistify_server.worker.cache import DataPart, LearningData, SourceCache, par
 _ANSWERED: Final = 64
 
 #: Makes an input and the source's answer to it, for outputs that learn what labelled data tell.
-Generator = Callable[[Mapping[str, Objective]], Dataset]
+Generator = Callable[[Mapping[str, OutputObjective]], Dataset]
 
 
 class Loaded(NamedTuple):
@@ -91,7 +91,7 @@ class InspectedData:
             return None
         return Loaded(*learned, test)
 
-    def checked_metric(self, loaded: Loaded, objectives: Mapping[str, Objective]) -> Metric:
+    def checked_metric(self, loaded: Loaded, objectives: Mapping[str, OutputObjective]) -> Metric:
         """Return the metric by which networks are compared, and check it and those of the outputs."""
         problems, settings = self._problems, self._data.settings
         default = default_metric(objectives, loaded.train.targets)
@@ -108,7 +108,7 @@ class InspectedData:
         return metric
 
     def _learning(
-        self, learning: LearningData, objectives: Mapping[str, Objective]
+        self, learning: LearningData, objectives: Mapping[str, OutputObjective]
     ) -> tuple[Dataset, Dataset] | None:
         """Return training and validation data."""
         problems = self._problems
@@ -151,7 +151,7 @@ class InspectedData:
         if parts and (counts := class_counts(parts)):
             self._class_counts[name] = counts
 
-    def _part(self, part: DataPart, objectives: Mapping[str, Objective]) -> Dataset:
+    def _part(self, part: DataPart, objectives: Mapping[str, OutputObjective]) -> Dataset:
         """Return a part of the data; where the source is to answer, some examples that it has answered."""
         if self._generator and generated_count(part.source):
             return self._generator(objectives)

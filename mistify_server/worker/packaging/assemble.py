@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from executors.data import HeldOut
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from mistify.jobs.job import BranchFigures
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.training import TRAIN
@@ -26,7 +26,7 @@ class Package:
 
 
 def assemble(
-    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], held_out: HeldOut
+    conversion: Conversion, task: PackageTask, objectives: Mapping[str, OutputObjective], held_out: HeldOut
 ) -> Package:
     """Measure what was converted, and return it as a package.
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from executors.data import Dataset, HeldOut
 from executors.sources.frozen_graphs import FrozenGraph
-from executors.training.objectives import objectives_for
+from executors.training.output_objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask

@@ -11,7 +11,7 @@ from executors.compression import compressed, quantization_aware
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
-from executors.training.objectives import Objective, empty_classes, named, objectives_of
+from executors.training.output_objectives import OutputObjective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import format_bytes
@@ -124,7 +124,7 @@ def _blocks(
     model: keras.Model,
     task: PackageTask,
     examples: Examples,
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
 ) -> dict[str, bytes]:
     """Return the block store of a supernet; no block is trained for its precision."""
     precision = task.settings.quantization.precision

@@ -6,7 +6,7 @@ import pytest
 from executors.structure.signature import Activation
 from executors.training.confidence import assured, lower_bound
 from executors.training.metrics import score
-from executors.training.objectives import Binary, Categorical, Regression
+from executors.training.output_objectives import Binary, Categorical, Regression
 from mistify.config.metric import Metric
 from mistify.config.targets import OVERALL, Target
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from executors.data import Dataset
 from executors.structure.signature import Activation
 from executors.training.losses import check_output_loss
-from executors.training.objectives import Binary, Categorical, Regression, objectives_of
+from executors.training.output_objectives import Binary, Categorical, Regression, objectives_of
 from executors.training.plugged_in import OutputLoss, plugged_in_loss
 from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Trainer

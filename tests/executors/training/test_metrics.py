@@ -15,7 +15,7 @@ from executors.training.metrics import (
     output_scores,
     score,
 )
-from executors.training.objectives import IGNORED, Binary, Categorical, Regression
+from executors.training.output_objectives import IGNORED, Binary, Categorical, Regression
 from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue
 

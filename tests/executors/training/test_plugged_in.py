@@ -10,7 +10,7 @@ from sklearn import metrics as reference
 
 from executors.structure.signature import Activation
 from executors.training.metrics import check_output_metric, measured, score
-from executors.training.objectives import Binary, Categorical, Regression
+from executors.training.output_objectives import Binary, Categorical, Regression
 from executors.training.plugged_in import (
     SCORES,
     OutputKind,

@@ -11,8 +11,8 @@ from executors.pruning.masks import Masks
 from executors.structure import analyse, copied, narrow, narrow_arrays
 from executors.training.augmentation import flipped
 from executors.training.evaluation import Evaluation
-from executors.training.lessons import _taught
-from executors.training.objectives import objectives_of, predictions
+from executors.training.objective import _taught
+from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant, cosine
 from mistify.config.dataset import Augmentation, DataSettings

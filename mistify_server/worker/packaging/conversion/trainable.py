@@ -7,7 +7,7 @@ import numpy as np
 
 from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation
-from executors.training.objectives import Binary, Categorical, Objective
+from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.tuning import TuningConfig
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-5
 
 def convert_trainable(
     model: keras.Model,
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
     tuning: TuningConfig,
     examples: Arrays,
 ) -> ConvertedNetworks:
@@ -83,7 +83,7 @@ def _record(
     )
 
 
-def kind_of(objective: Objective) -> OutputKind:
+def kind_of(objective: OutputObjective) -> OutputKind:
     """Return the kind of an output's values."""
     match objective:
         case Categorical(activation=Activation.SOFTMAX):

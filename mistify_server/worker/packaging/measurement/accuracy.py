@@ -10,7 +10,7 @@ import numpy as np
 from executors.data import Dataset
 from executors.data.storage import Array, Rows
 from executors.training.metrics import output_scores, score
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from mistify.config.metric import OutputScore
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement.comparison import require_finite
@@ -41,7 +41,7 @@ class MeasuredAccuracy:
 
 
 def measure_accuracy(
-    runner: Runner, data: Dataset, objectives: Mapping[str, Objective], source: DataSource
+    runner: Runner, data: Dataset, objectives: Mapping[str, OutputObjective], source: DataSource
 ) -> MeasuredAccuracy:
     """Run a package on some data, in random order, until all are done or time is up.
 
@@ -78,7 +78,7 @@ def measure_accuracy(
 def _measured(
     rows: Mapping[str, Rows],
     targets: Mapping[str, Array],
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
     source: DataSource,
 ) -> MeasuredAccuracy:
     """Return the accuracy by outputs and targets of some examples, both by name."""

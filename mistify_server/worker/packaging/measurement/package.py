@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from executors.data import Dataset, HeldOut
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
@@ -78,7 +78,7 @@ class PackageMeasurements:
 
 
 def measure(
-    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], held_out: HeldOut
+    conversion: Conversion, task: PackageTask, objectives: Mapping[str, OutputObjective], held_out: HeldOut
 ) -> PackageMeasurements:
     """Compare a package with what it was made from, and measure it.
 
@@ -110,7 +110,7 @@ def _measure_branch(
     conversion: Conversion,
     branch: int,
     task: PackageTask,
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
     held_out: HeldOut,
 ) -> Measurement:
     """Compare and measure one branch, or the network where there are no branches."""

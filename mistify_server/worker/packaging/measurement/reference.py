@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from executors.data import Dataset
-from executors.training.objectives import Objective
+from executors.training.output_objectives import OutputObjective
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.results import ReferenceResult
 from mistify_server.tasks.sources import DataSource
@@ -17,7 +17,7 @@ def measure_reference(
     source: bytes,
     tuned: bytes,
     test: Dataset,
-    objectives: Mapping[str, Objective],
+    objectives: Mapping[str, OutputObjective],
     *,
     data: DataSource,
     threads: Iterable[int],

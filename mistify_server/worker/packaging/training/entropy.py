@@ -5,10 +5,10 @@ from typing import Any
 import tensorflow as tf
 
 from executors.structure.signature import Activation
-from executors.training.objectives import IGNORED, SMALLEST, Binary, Categorical, Objective
+from executors.training.output_objectives import IGNORED, SMALLEST, Binary, Categorical, OutputObjective
 
 
-def mean_entropy(objective: Objective, output: Any) -> Any:
+def mean_entropy(objective: OutputObjective, output: Any) -> Any:
     """Return the mean entropy of an output of classes, or of yes or no, [] in nats (Wang et al., 2021)."""
     if isinstance(objective, Categorical):
         shares = output if objective.activation is Activation.SOFTMAX else tf.nn.softmax(output)
@@ -18,7 +18,7 @@ def mean_entropy(objective: Objective, output: Any) -> Any:
     return -tf.reduce_mean(yes + no)
 
 
-def correct(objective: Objective, output: Any, target: Any) -> tuple[Any, Any]:
+def correct(objective: OutputObjective, output: Any, target: Any) -> tuple[Any, Any]:
     """Return how many targets an output predicts, and how many count.
 
     Figures are neither right nor wrong, and ignored targets do not count.

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from executors.structure.signature import output_names
-from executors.training.objectives import Binary, Categorical, Objective
+from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.tuning import TuningConfig
 from mistify.package.training import (
     ADAPT_STEP,
@@ -68,7 +68,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         self,
         model: keras.Model,
         trained: Mapping[str, keras.Variable],
-        objectives: Mapping[str, Objective],
+        objectives: Mapping[str, OutputObjective],
         tuning: TuningConfig,
     ) -> None:
         super().__init__()
@@ -276,11 +276,11 @@ def _concrete(function: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> A
     return tf.function(function, autograph=False).get_concrete_function(**{spec.name: spec for spec in specs})
 
 
-def _has_entropy(objective: Objective) -> bool:
+def _has_entropy(objective: OutputObjective) -> bool:
     return isinstance(objective, Categorical | Binary)
 
 
-def _target_spec(output: Any, objective: Objective, batch: int | None, name: str) -> tf.TensorSpec:
+def _target_spec(output: Any, objective: OutputObjective, batch: int | None, name: str) -> tf.TensorSpec:
     """Return the shape of an output's targets: of classes without the last axis, else the output's own."""
     shape = tuple(output.shape[1:])
     if isinstance(objective, Categorical):

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from executors.algorithms.adaptivenet.lessons import FeatureLesson, PathLesson
+from executors.algorithms.adaptivenet.block_distillation import BlockDistillation
+from executors.algorithms.adaptivenet.single_path import SinglePathObjective
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.algorithms.adaptivenet.variants import Merged
 from executors.params import VARIANTS, AdaptiveNetParams, parse_params
@@ -87,7 +88,7 @@ def test_it_is_the_same_when_it_was_saved(supernet, deep, inputs):
 @pytest.mark.slow
 def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
-    trainer = Trainer(supernet.model, deep_setup, 0, lesson=FeatureLesson(supernet, deep_setup))
+    trainer = Trainer(supernet.model, deep_setup, 0, objective=BlockDistillation(supernet, deep_setup))
     first = trainer.train(constant(10) * 0)
     trainer.train(constant(60))
     assert trainer.train(constant(10) * 0) < 0.7 * first
@@ -102,9 +103,9 @@ def test_on_paths_a_variant_that_is_never_taken_keeps_its_bytes(deep, deep_setup
     space = supernet.space
     taken = [space.with_one(number) for number in (space.blocks, space.blocks + 6)]
     turns = cycle(taken)
-    lesson = PathLesson(supernet, lambda _: next(turns), deep, deep_setup, 0)
+    objective = SinglePathObjective(supernet, lambda _: next(turns), deep, deep_setup, 0)
     before = [[weight.numpy() for weight in weights] for weights in supernet.variables]
-    trainer = Trainer(supernet.model, deep_setup, 0, lesson=lesson)
+    trainer = Trainer(supernet.model, deep_setup, 0, objective=objective)
     trainer.train(constant(6))
     for number, (old, new) in enumerate(zip(before, supernet.variables, strict=True)):
         same = [np.array_equal(one, other.numpy()) for one, other in zip(old, new, strict=True)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from executors.structure.signature import Activation, Output
-from executors.training.objectives import Binary, Categorical, Objective, Regression
+from executors.training.output_objectives import Binary, Categorical, OutputObjective, Regression
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.worker.description.labels import label_count, labels_of
 
@@ -30,7 +30,7 @@ def labels(declared: Any, counts: dict[str, int] | None = None, **classes: tuple
         ((4,), Regression(Activation.NONE), 0),
     ],
 )
-def test_how_many_names_an_output_has(shape: tuple[int, ...], objective: Objective, count: int) -> None:
+def test_how_many_names_an_output_has(shape: tuple[int, ...], objective: OutputObjective, count: int) -> None:
     assert label_count(Output("y", shape, objective.activation), objective) == count
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from executors.data import Dataset
-from executors.training.objectives import objectives_of
+from executors.training.output_objectives import objectives_of
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.package.training import INFER

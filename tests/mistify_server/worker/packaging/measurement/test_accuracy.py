@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.training.objectives import objectives_of
+from executors.training.output_objectives import objectives_of
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify_server.tasks.sources import DataSource

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from executors.structure.signature import Activation
-from executors.training.objectives import IGNORED, Binary
+from executors.training.output_objectives import IGNORED, Binary
 from mistify_server.worker.packaging.training.entropy import correct
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from executors.data import Dataset
-from executors.training.objectives import objectives_of
+from executors.training.output_objectives import objectives_of
 from executors.training.plugged_in import plugged_in_loss
 from mistify.config.dataset import DataSettings
 from mistify.config.tuning import TuningConfig

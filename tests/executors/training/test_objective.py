@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.training.lessons import Lesson
+from executors.training.objective import TrainingObjective
 from executors.training.trainer import Trainer, constant
 
 
@@ -22,7 +22,7 @@ def columns():
     return model
 
 
-class ColumnLesson(Lesson):
+class ColumnObjective(TrainingObjective):
     """The squared distance between one of two columns' outputs and what they should be."""
 
     def __init__(self, model, data):
@@ -59,10 +59,10 @@ def trained(training_setup, data, optimizer):
         params=training_setup.params.model_copy(update=params),
         train=training_setup.train.subset(np.arange(32)),
     )
-    lesson = ColumnLesson(model, data)
-    trainer = Trainer(model, setup, 0, lesson=lesson)
+    objective = ColumnObjective(model, data)
+    trainer = Trainer(model, setup, 0, objective=objective)
     trainer.train(constant(20))
-    return before, model.get_weights(), trainer, lesson.drawn[-1]
+    return before, model.get_weights(), trainer, objective.drawn[-1]
 
 
 def test_a_step_of_gradient_descent_moves_what_it_uses_alone(training_setup, data):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from executors.data import Dataset
 from executors.structure.signature import Activation, Output, Signature, signature_of
-from executors.training.objectives import (
+from executors.training.output_objectives import (
     Binary,
     Categorical,
     Regression,

@@ -41,7 +41,7 @@ _UNKNOWN: Final = -2
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
+class OutputObjective(ABC):
     """The objective of one output: its loss, in TensorFlow, and its predictions, in NumPy.
 
     Attributes:
@@ -116,7 +116,7 @@ class Objective(ABC):
         return (1 - share) * loss + share * self.distillation(output, target, teacher, temperature)
 
 
-class Categorical(Objective):
+class Categorical(OutputObjective):
     """One of some classes, for each example or each position of it; learned by cross entropy."""
 
     kinds = frozenset({OutputKind.CLASSES})
@@ -152,7 +152,7 @@ class Categorical(Objective):
         return tf.math.log(output + SMALLEST) if self.activation is Activation.SOFTMAX else output
 
 
-class Binary(Objective):
+class Binary(OutputObjective):
     """Yes or no, once or several times for each example; learned by cross entropy."""
 
     kinds = frozenset({OutputKind.YES_OR_NO})
@@ -188,7 +188,7 @@ class Binary(Objective):
         return tf.nn.sigmoid_cross_entropy_with_logits(target, output)
 
 
-class Regression(Objective):
+class Regression(OutputObjective):
     """Figures; learned by their squared errors."""
 
     kinds = frozenset({OutputKind.FIGURES, OutputKind.VECTORS})
@@ -216,7 +216,7 @@ class Regression(Objective):
         return output
 
 
-def objective_of(output: Output, target: Array) -> Objective:
+def objective_of(output: Output, target: Array) -> OutputObjective:
     """Return what an output learns from its targets [examples, ...].
 
     Raises:
@@ -235,7 +235,7 @@ def objective_of(output: Output, target: Array) -> Objective:
 
 def objectives_of(
     model: keras.Model, data: Dataset, settings: DataSettings | None = None
-) -> dict[str, Objective]:
+) -> dict[str, OutputObjective]:
     """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`.
 
     Args:
@@ -248,7 +248,7 @@ def objectives_of(
 
 def objectives_for(
     signature: Signature, data: Dataset, settings: DataSettings | None = None
-) -> dict[str, Objective]:
+) -> dict[str, OutputObjective]:
     """Return the objective of each output on data that were checked against it, by name.
 
     Args:
@@ -262,7 +262,7 @@ def objectives_for(
         InvalidValue: As many weights as an output has classes were expected.
     """
     settings = settings or DataSettings()
-    weights, objectives = settings.class_weights, dict[str, Objective]()
+    weights, objectives = settings.class_weights, dict[str, OutputObjective]()
     for output in signature.outputs:
         target = data.targets[output.name]
         objective = objective_of(output, target)
@@ -315,7 +315,7 @@ def named(classes: list[int]) -> str:
     return f"class {classes[0]}{more}"
 
 
-def predictions(objectives: Mapping[str, Objective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
+def predictions(objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
     """Return a network's predictions from its outputs, by their names."""
     return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
 
@@ -342,7 +342,7 @@ def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
     return joined(data, Dataset(inputs, targets))
 
 
-def class_count(objective: Objective, output: Output) -> int:
+def class_count(objective: OutputObjective, output: Output) -> int:
     """Return how many classes an output tells apart; 0 where it learns figures."""
     if isinstance(objective, Categorical):
         return output.shape[-1] or 0

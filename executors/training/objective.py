@@ -1,4 +1,4 @@
-"""What training teaches: the data of a step, its loss, and the weights that it uses."""
+"""What a training step minimises, on which data, and the weights that it changes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,26 @@ import tensorflow as tf
 from executors.data import Array
 from executors.training.augmentation import augmenting, flipped
 from executors.training.evaluation import Tensors, quick_call
-from executors.training.objectives import objectives_of
+from executors.training.output_objectives import objectives_of
 from executors.training.setup import TrainingSetup
 
 #: Tensors of a step, by name, of each part of its data.
 Parts = Mapping[str, Tensors]
 
 
-class Lesson(ABC):
-    """The data of a training step, its loss, and the weights that it uses; traced once for all steps."""
+class TrainingObjective(ABC):
+    """The data of a training step, its loss, and the weights that it changes; traced once for all steps.
+
+    It is what a whole step minimises. `executors.training.output_objectives.OutputObjective` is the loss of
+    one output of a network.
+    """
 
     @abstractmethod
     def arrays(self) -> Mapping[str, Mapping[str, Array]]:
         """Return the arrays [examples, ...] that each step takes some rows of, by name, of each part."""
 
     def draws(self, steps: int, rng: np.random.Generator) -> Mapping[str, Array]:
-        """Return what is drawn anew for each step, by name: arrays [steps, ...]; nothing by default."""
+        """Return what is drawn again for each step, by name: arrays [steps, ...]; nothing by default."""
         return {}
 
     @abstractmethod
@@ -52,8 +56,8 @@ class Lesson(ABC):
         return None
 
 
-class OutputLesson(Lesson):
-    """The objectives of the outputs, with distillation from a teacher if there is one.
+class SupervisedObjective(TrainingObjective):
+    """The sum of the losses of the outputs, with distillation from a teacher if there is one.
 
     Args:
         model: The network that learns.
