@@ -13,7 +13,7 @@ from mistify.litert import Interpreter
 from mistify.machine import machine, runtime
 from mistify.package.manifest import MeasuredLatency
 from mistify.profiling.measuring import random_input
-from mistify_server.worker.packaging.measurement.pace import Pace
+from mistify_server.worker.packaging.measurement.contention import ContentionProbe
 
 #: Bursts of so many runs, or of so many seconds, are timed until a few of the undisturbed ones agree: at
 #: least so many, for longer than short spells of other work last, and no longer than the most.
@@ -29,12 +29,12 @@ _AGREEMENT = 1.03
 _LUCKY = 0.01
 _MOST_SECONDS = 8.0
 
-#: That of this process: what the loop takes at the least is the better known, the more was measured.
-_PACE = Pace()
+#: One for the whole process: the more was measured, the better the loop's best time is known.
+_PROBE = ContentionProbe()
 
 
 class _Burst(NamedTuple):
-    """The milliseconds of each run, and the longer of the loops of the pace before and after them."""
+    """The milliseconds of each run, and the longer of the probe's loops before and after them."""
 
     times: Sequence[float]
     loop_seconds: float
@@ -51,7 +51,7 @@ def measure_latency(
     signature: str | None = None,
     *,
     clock: Callable[[], float] = time.perf_counter,
-    pace: Pace = _PACE,
+    probe: ContentionProbe = _PROBE,
 ) -> MeasuredLatency:
     """Time inferences on this machine, for 0.4 to 8 seconds where one takes less than 0.2 s.
 
@@ -65,10 +65,10 @@ def measure_latency(
         batch: The examples of an inference.
         signature: By which the network runs, which takes Python a little longer; None for its only one.
         clock: In seconds, for how long to go on.
-        pace: Tells whether other work slows this machine down.
+        probe: Tells whether other work slows this machine down.
     """
     infer = inference_of(network, threads, batch, signature)
-    return measure_together([infer], threads, clock=clock, pace=pace)[0]
+    return measure_together([infer], threads, clock=clock, probe=probe)[0]
 
 
 def measure_latencies(networks: Sequence[bytes], threads: int = 1) -> list[MeasuredLatency]:
@@ -92,7 +92,7 @@ def measure_together(
     threads: int = 1,
     *,
     clock: Callable[[], float] = time.perf_counter,
-    pace: Pace = _PACE,
+    probe: ContentionProbe = _PROBE,
 ) -> list[MeasuredLatency]:
     """Time inferences of several networks as `measure_latency` does, a burst of each in turn.
 
@@ -102,21 +102,21 @@ def measure_together(
         inferences: Of each network, by `inference_of`.
         threads: With which they run.
         clock: In seconds, for how long to go on.
-        pace: Tells whether other work slows this machine down.
+        probe: Tells whether other work slows this machine down.
     """
     bursts: list[list[_Burst]] = [[] for _ in inferences]
     start, seconds, most = clock(), 0.0, _MOST_SECONDS * len(inferences)
-    while unsettled := [place for place, own in enumerate(bursts) if _to_go_on(own, pace, seconds, most)]:
+    while unsettled := [place for place, own in enumerate(bursts) if _to_go_on(own, probe, seconds, most)]:
         for place in unsettled:
             if len(unsettled) > 1:
                 inferences[place]()  # what the one before left in the caches is not its own
-            bursts[place].append(_burst(inferences[place], pace))
+            bursts[place].append(_burst(inferences[place], probe))
             seconds = clock() - start
-    return [_result(own, threads, pace) for own in bursts]
+    return [_result(own, threads, probe) for own in bursts]
 
 
-def _result(bursts: Sequence[_Burst], threads: int, pace: Pace) -> MeasuredLatency:
-    best = _lowest_first(_undisturbed(bursts, pace) or bursts)[0]
+def _result(bursts: Sequence[_Burst], threads: int, probe: ContentionProbe) -> MeasuredLatency:
+    best = _lowest_first(_undisturbed(bursts, probe) or bursts)[0]
     return MeasuredLatency(
         median_ms=best.median_ms,
         p95_ms=float(np.quantile(best.times, 0.95)),
@@ -150,16 +150,16 @@ def _random(entry: Mapping[str, Any], batch: int) -> npt.NDArray[Any]:
     return random_input((batch, *entry["shape"][1:]), entry["dtype"])
 
 
-def _to_go_on(bursts: Sequence[_Burst], pace: Pace, seconds: float, most: float) -> bool:
+def _to_go_on(bursts: Sequence[_Burst], probe: ContentionProbe, seconds: float, most: float) -> bool:
     """Return whether bursts are too few after so long, or the undisturbed ones too unlike before the most."""
     if len(bursts) < _BURSTS or seconds < _LEAST_SECONDS:
         return True
-    return seconds < most and not _agree(_undisturbed(bursts, pace))
+    return seconds < most and not _agree(_undisturbed(bursts, probe))
 
 
-def _undisturbed(bursts: Sequence[_Burst], pace: Pace) -> list[_Burst]:
-    """Return the bursts that no other work slowed down, as the pace is known by now."""
-    return [burst for burst in bursts if not pace.slowed(burst.loop_seconds)]
+def _undisturbed(bursts: Sequence[_Burst], probe: ContentionProbe) -> list[_Burst]:
+    """Return the bursts that no other work slowed down, by what the probe knows by now."""
+    return [burst for burst in bursts if not probe.slowed(burst.loop_seconds)]
 
 
 def _agree(bursts: Sequence[_Burst]) -> bool:
@@ -173,13 +173,13 @@ def _lowest_first(bursts: Sequence[_Burst]) -> list[_Burst]:
     return sorted(bursts, key=lambda burst: burst.median_ms)[int(_LUCKY * len(bursts)) :]
 
 
-def _burst(infer: Callable[[], object], pace: Pace) -> _Burst:
+def _burst(infer: Callable[[], object], probe: ContentionProbe) -> _Burst:
     """Time several runs."""
-    before = pace.seconds()
+    before = probe.seconds()
     times: list[float] = []
     deadline = time.perf_counter() + _BURST_SECONDS
     while len(times) < _BURST_RUNS and (not times or time.perf_counter() < deadline):
         start = time.perf_counter()
         infer()
         times.append((time.perf_counter() - start) * 1e3)
-    return _Burst(times, max(before, pace.seconds()))
+    return _Burst(times, max(before, probe.seconds()))

@@ -8,17 +8,17 @@ import pytest
 
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement import latency
+from mistify_server.worker.packaging.measurement.contention import ContentionProbe
 from mistify_server.worker.packaging.measurement.latency import (
     measure_latency,
     measure_together,
 )
-from mistify_server.worker.packaging.measurement.pace import Pace
 
 QUIET, SLOW = 1e-6, 1.6e-6
 
 
-class ScriptedPace(Pace):
-    """A pace whose loop takes what is told, over and over the last."""
+class ScriptedProbe(ContentionProbe):
+    """A probe whose loop takes the given seconds, and from then on the last of them."""
 
     def __init__(self, *seconds):
         super().__init__()
@@ -42,9 +42,9 @@ def burst_ms(monkeypatch):
     times = []
     seconds = iter(range(1000))
 
-    def timed(infer, pace):
+    def timed(infer, probe):
         infer()
-        return latency._Burst([times.pop(0)] * 3, pace.seconds())
+        return latency._Burst([times.pop(0)] * 3, probe.seconds())
 
     monkeypatch.setattr(latency, "_burst", timed)
     monkeypatch.setattr(latency, "_MOST_SECONDS", 40.0)
@@ -55,8 +55,8 @@ def test_bursts_that_were_slowed_down_do_not_count(network, burst_ms):
     times, clock = burst_ms
     # Networks of which other work slows down all alike: the slow ones agree, and are waited out.
     times += [1.5] * 12 + [1.0, 1.01, 1.02] + [0.9]
-    pace = ScriptedPace(*[SLOW] * 12, QUIET)
-    measured = measure_latency(network, clock=clock, pace=pace)
+    probe = ScriptedProbe(*[SLOW] * 12, QUIET)
+    measured = measure_latency(network, clock=clock, probe=probe)
     assert measured.median_ms == 1.0
     assert measured.runs == 3 * 15
     assert times == [0.9]
@@ -66,40 +66,40 @@ def test_single_lucky_bursts_of_many_do_not_count(network, burst_ms):
     times, _ = burst_ms
     times += [*[1.02] * 50, 0.8, *[1.02] * 48, 1.0, 0.1]
     clock = count(step=0.004).__next__
-    assert measure_latency(network, clock=clock, pace=ScriptedPace(QUIET)).median_ms == 1.0
+    assert measure_latency(network, clock=clock, probe=ScriptedProbe(QUIET)).median_ms == 1.0
     assert times == [0.1]
 
 
 def test_the_lowest_burst_counts_once_others_come_close(network, burst_ms):
     times, clock = burst_ms
     times += [9.0, 5.0, 4.0, *[8.0] * 7, 4.1, 4.2, 4.11, 0.1]
-    measured = measure_latency(network, clock=clock, pace=ScriptedPace(QUIET))
+    measured = measure_latency(network, clock=clock, probe=ScriptedProbe(QUIET))
     assert (measured.median_ms, measured.runs) == (4.0, 39)
 
 
 def test_bursts_that_never_agree_end_all_the_same(network, burst_ms):
     times, _ = burst_ms
     times += [9.0, 5.0, 4.0, *[8.0] * 7]
-    measured = measure_latency(network, clock=count(step=10).__next__, pace=ScriptedPace(QUIET))
+    measured = measure_latency(network, clock=count(step=10).__next__, probe=ScriptedProbe(QUIET))
     assert (measured.median_ms, measured.runs) == (4.0, 30)
 
 
 def test_a_short_spell_does_not_count_though_its_bursts_agree(network, burst_ms):
-    """Of 40 bursts that take 10 ms each, the first 25 are disturbed by what the pace does not show."""
+    """Of 40 bursts that take 10 ms each, the first 25 are disturbed by what the probe does not show."""
     times, _ = burst_ms
     times += [*[7.0] * 25, *[4.0] * 15]
-    measured = measure_latency(network, clock=count(step=0.01).__next__, pace=ScriptedPace(QUIET))
+    measured = measure_latency(network, clock=count(step=0.01).__next__, probe=ScriptedProbe(QUIET))
     assert (measured.median_ms, measured.runs) == (4.0, 120)
 
 
 def test_where_all_were_slowed_down_the_best_counts(network, burst_ms):
     times, clock = burst_ms
     times += [1.5, 1.4, *[1.5] * 60]
-    assert measure_latency(network, clock=clock, pace=ScriptedPace(SLOW)).median_ms == 1.4
+    assert measure_latency(network, clock=clock, probe=ScriptedProbe(SLOW)).median_ms == 1.4
 
 
 def test_bursts_of_before_the_pace_was_known_are_judged_by_what_it_is_known_to_be(network, burst_ms):
-    class Settling(ScriptedPace):
+    class Settling(ScriptedProbe):
         def seconds(self):
             taken = super().seconds()
             self._least_seconds = min(self._least_seconds, taken)
@@ -107,31 +107,31 @@ def test_bursts_of_before_the_pace_was_known_are_judged_by_what_it_is_known_to_b
 
     times, clock = burst_ms
     times += [*[1.4] * 9, 1.0, 1.0, 1.0, 0.1]
-    pace = Settling(*[SLOW] * 9, QUIET)
-    pace._least_seconds = float("inf")
-    assert measure_latency(network, clock=clock, pace=pace).median_ms == 1.0
+    probe = Settling(*[SLOW] * 9, QUIET)
+    probe._least_seconds = float("inf")
+    assert measure_latency(network, clock=clock, probe=probe).median_ms == 1.0
 
 
 def test_networks_measured_together_take_turns_until_each_has_settled(monkeypatch):
     """A spell over the first bursts disturbs all of them alike; each gets its own figure all the same."""
     turns = []
 
-    def timed(infer, pace):
+    def timed(infer, probe):
         name = infer()
         turns.append(name)
         spell = 2 if len(turns) <= 12 else 1
-        return latency._Burst([spell * {"small": 1.0, "large": 3.0}[name]] * 3, pace.seconds())
+        return latency._Burst([spell * {"small": 1.0, "large": 3.0}[name]] * 3, probe.seconds())
 
     monkeypatch.setattr(latency, "_burst", timed)
     inferences = [lambda: "small", lambda: "large"]
-    measured = measure_together(inferences, clock=count(step=0.03).__next__, pace=ScriptedPace(QUIET))
+    measured = measure_together(inferences, clock=count(step=0.03).__next__, probe=ScriptedProbe(QUIET))
     assert [one.median_ms for one in measured] == [1.0, 3.0]
     assert turns == ["small", "large"] * 10
 
 
 def test_the_least_time_of_the_loop_is_kept():
-    pace = Pace()
-    taken = [pace.seconds() for _ in range(20)]
-    assert not pace.slowed(min(taken))
-    assert pace.slowed(1.2 * min(taken))
+    probe = ContentionProbe()
+    taken = [probe.seconds() for _ in range(20)]
+    assert not probe.slowed(min(taken))
+    assert probe.slowed(1.2 * min(taken))
     assert statistics.median(taken) < 0.01

@@ -1,4 +1,4 @@
-"""Whether other work slows the processor down at the moment."""
+"""Whether other processes compete for the processor at the moment."""
 
 import statistics
 import time
@@ -7,12 +7,12 @@ from typing import Final
 _ADDITIONS: Final = 300
 _RUNS: Final = 15
 
-#: Up to so many times its least time, a loop is not slowed down: readings of it differ by some per cent.
+#: A loop that takes longer than this many times its best was slowed down: readings differ by some per cent.
 _TOLERANCE: Final = 1.15
 
 
-class Pace:
-    """How long a loop of Python takes, compared with the least it ever took.
+class ContentionProbe:
+    """Detects competing work by how long a loop of Python takes, compared with its best time so far.
 
     A core that runs a second thread of another program gives each of them less: on an Intel Xeon the loop
     takes 1.6 times as long then, a network of small operators 1.5 times, a network of large convolutions 1.1
