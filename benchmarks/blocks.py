@@ -46,6 +46,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, median_seconds, run, seconds
 from benchmarks.support_matrix import architectures, random_inputs, randomise
+from executors.structure.blocks import Block, blocks_of
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
@@ -54,7 +55,7 @@ from mistify.profiling.measuring import load_network
 from mistify.tflite.combining import names_of, read_network
 from mistify.wording import counted
 from mistify_client.assembly.stitching import stitch, stitched
-from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.converter import (
     Function,
     constant,

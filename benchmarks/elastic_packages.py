@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple
 import keras
 import numpy as np
 
+from executors.structure.blocks import Block
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import Manifest, MeasuredLatency, Versions
 from mistify.package.records import describe_file
 from mistify_client.assembly.stitching import stitch
-from mistify_server.worker.packaging.conversion.blocks import Block, block_store
+from mistify_server.worker.packaging.conversion.blocks import block_store
 
 layers = keras.layers
 

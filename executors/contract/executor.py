@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 import keras
 
+from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.params import Params
 from executors.structure import Structure
@@ -176,6 +177,18 @@ class AdaptationExecutor(ABC):
         Its weights mean nothing: it is there to be measured. Changes nothing.
         """
         return None
+
+    def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
+        """Return what a package has besides its network: nothing, unless an algorithm overrides it.
+
+        Needs no `init`, and changes nothing.
+
+        Args:
+            source: The structure of the source.
+            prepared: What `prepare` has computed for it; empty where there was nothing to prepare.
+            network: The goal's network, before it is compressed or converted.
+        """
+        return PackageParts()
 
     @abstractmethod
     def adjust(self, weights: Mapping[str, float]) -> None:

@@ -4,10 +4,10 @@ from typing import TypeAlias
 
 import keras
 
-from executors.algorithms.adaptivenet.supernet import Supernet, TrainedSupernet
+from executors.contract.executor import executor_class
 from executors.custom_layers import import_layers
 from executors.data import Dataset
-from executors.params import AdaptiveNetParams, Params
+from executors.params import Params
 from executors.structure import analyse
 from executors.timing import activity, timesheet
 from executors.training.evaluation import evaluate
@@ -119,10 +119,10 @@ class TaskRunner:
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
         test = self._setups.test(task.teacher, task.data)
-        supernet, blocks = None, ""
-        if isinstance(params, AdaptiveNetParams) and params.blocks:
-            supernet = self._supernet(task, params)
-            blocks = _about_blocks(supernet, params.largest)
+        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
+        parts = executor_class(task.algorithm)(params).package_parts(
+            source, self._checkpoints.load_prepared(task.prepared), model
+        )
         keras.utils.set_random_seed(task.seed)  # whatever was loaded, for this task or before
         package = package_model(
             model,
@@ -131,14 +131,13 @@ class TaskRunner:
             test,
             training_steps=_training_steps(params),
             branches=branches,
-            supernet=supernet,
+            parts=parts,
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
-        source = self._checkpoints.shared(task.teacher)
-        layers = layer_table(analyse(source, params.layers), analyse(model), profile_of(task))
+        layers = layer_table(source, analyse(model), profile_of(task))
         return made.model_copy(
-            update={"note": "; ".join(filter(None, (made.note, reason, blocks))), "layers": layers}
+            update={"note": "; ".join(filter(None, (made.note, reason, parts.note))), "layers": layers}
         )
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
@@ -148,14 +147,6 @@ class TaskRunner:
         return task.model_copy(
             update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
         )
-
-    def _supernet(self, task: PackageTask, params: AdaptiveNetParams) -> TrainedSupernet | None:
-        """Return the supernet whose blocks a package is to have; None where nothing can be replaced."""
-        if not task.prepared:
-            return None
-        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
-        content = self._checkpoints.load_prepared(task.prepared)
-        return Supernet.loaded(content, source, params.largest)
 
     def _load_branches(self, branches: BranchResult) -> Branches:
         """Return the networks of a multi-branch package."""
@@ -172,15 +163,3 @@ def _training_steps(params: Params) -> int:
         return params.tune_steps
     # An algorithm may tune no goal by default, as its networks are trained already, but not for this.
     return Params().tune_steps
-
-
-def _about_blocks(supernet: TrainedSupernet | None, largest: float) -> str:
-    """Return what the blocks of a package are worth, or why it has none: words that follow its name."""
-    if supernet:
-        unfit = "".join(f"; without {variant}" for variant in supernet.supernet.unfit)
-        return f"has blocks of which {supernet.supernet.space.count():,} networks can be made{unfit}"
-    return (
-        "has no blocks: nothing can be replaced in this model, which passes several tensors on everywhere, "
-        "has layers that are to stay, or is too small to be divided into blocks of at most "
-        f'{largest:.0%} of it ("largest")'
-    )

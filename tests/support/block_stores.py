@@ -9,8 +9,9 @@ import keras
 import numpy as np
 
 from executors.structure import analyse, fold_batch_norm, segments
+from executors.structure.blocks import Block, blocks_of
 from mistify.costs.quantization import Quantization
-from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers

@@ -11,9 +11,10 @@ import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
+from executors.structure.blocks import Block
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockEstimate, BlockStore
-from mistify_server.worker.packaging.conversion.blocks import Block, block_store
+from mistify_server.worker.packaging.conversion.blocks import block_store
 
 layers = keras.layers
 

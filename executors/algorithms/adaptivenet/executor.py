@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+import keras
+
+from executors.algorithms.adaptivenet.parts import no_parts, supernet_parts
 from executors.algorithms.adaptivenet.selection import Subnets
 from executors.algorithms.adaptivenet.supernet import Supernet, replaceable
 from executors.algorithms.adaptivenet.training import SupernetTraining
 from executors.algorithms.baselines.uniform import UniformExecutor
 from executors.contract.executor import Assignment
+from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, Params
 from executors.pruning.state import PruningState
@@ -70,6 +74,14 @@ class AdaptiveNetExecutor(UniformExecutor):
         """Train the supernet of the source; nothing where no block of it can be replaced."""
         training = SupernetTraining.of(assignment, self._params, progress)
         return training.finished() if training else b""
+
+    def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
+        """Return the blocks of the supernet, unless the settings leave them out."""
+        if not self._params.blocks:
+            return PackageParts()
+        if not prepared:
+            return no_parts(self._params.largest)
+        return supernet_parts(Supernet.loaded(prepared, source, self._params.largest), network)
 
     def init(self, assignment: Assignment) -> None:
         """Take a new network, or go on with the one that was delivered last."""

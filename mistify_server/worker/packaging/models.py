@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 import keras
 import numpy as np
 
-from executors.algorithms.adaptivenet.supernet import TrainedSupernet
 from executors.compression import compressed, quantization_aware
+from executors.contract.parts import PackageParts
 from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
@@ -20,7 +21,7 @@ from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.packaging.assemble import Package, assemble
 from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
-from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert, folded
 from mistify_server.worker.packaging.conversion.representative import Examples
@@ -31,6 +32,8 @@ from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAM
 from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Arrays
 
+NO_PARTS: Final = PackageParts()
+
 
 def package_model(
     model: keras.Model,
@@ -40,7 +43,7 @@ def package_model(
     *,
     training_steps: int = 0,
     branches: Branches | None = None,
-    supernet: TrainedSupernet | None = None,
+    parts: PackageParts = NO_PARTS,
 ) -> Package:
     """Compress and convert a checkpoint, compare it with the result, and measure and describe that.
 
@@ -51,7 +54,7 @@ def package_model(
         test: What the package is measured on in the end.
         training_steps: Of quantization-aware training and of compression, where they are asked for.
         branches: The networks of the task's branches; None where it has none.
-        supernet: Whose blocks the package has as well; None for a package without.
+        parts: What the algorithm ships beside the network.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
@@ -87,7 +90,7 @@ def package_model(
         layers=[layer.name for layer in model.layers],
         other_files={
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
-            **(_blocks(supernet, model, task, sample.examples, objectives) if supernet else {}),
+            **(_block_store(parts, task, sample.examples, objectives) if parts.blocks else {}),
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
@@ -119,20 +122,14 @@ def _convert(
             return ConvertedNetworks(convert(model, quantization))
 
 
-def _blocks(
-    trained: TrainedSupernet,
-    model: keras.Model,
-    task: PackageTask,
-    examples: Examples,
-    objectives: Mapping[str, OutputObjective],
+def _block_store(
+    parts: PackageParts, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
-    """Return the block store of a supernet; no block is trained for its precision."""
+    """Return the block store of a package; no block is trained for its precision."""
     precision = task.settings.quantization.precision
     precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
-    blocks = supernet_blocks(trained)
-    served = [blocks[number].file for number in trained.supernet.subnet_of(model) or ()]
-    return block_store(blocks, precision, examples, kinds, served)
+    return block_store(parts.blocks, precision, examples, kinds, parts.served)
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

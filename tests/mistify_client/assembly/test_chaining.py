@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from executors.structure.blocks import blocks_of
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.executions import Execution, open_network
 from mistify_client.assembly.stitching import stitch
-from mistify_server.worker.packaging.conversion.blocks import blocks_of
 from mistify_server.worker.packaging.conversion.converter import Function, convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.support import block_stores

@@ -8,12 +8,13 @@ import threading
 import numpy as np
 import pytest
 
+from executors.structure.blocks import Block, blocks_of
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import ChosenBlocks, load_chain
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
-from mistify_server.worker.packaging.conversion.blocks import Block, block_store, blocks_of
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from tests.support import block_stores
 from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, images, residual
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from executors.structure.blocks import blocks_of
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
@@ -13,7 +14,7 @@ from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.combining import read_network
 from mistify_client.assembly.stitching import stitch, stitched
-from mistify_server.worker.packaging.conversion.blocks import block_store, blocks_of
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 from tests.support import block_stores

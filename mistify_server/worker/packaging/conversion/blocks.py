@@ -1,7 +1,6 @@
 """The block store of a network: its blocks, converted all at once, each in a file of its own."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,14 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.algorithms.adaptivenet.space import Place
-from executors.algorithms.adaptivenet.supernet import TrainedSupernet
-from executors.structure import analyse, built, fold_batch_norm, segments
-from executors.structure.graph import Graph
+from executors.structure.blocks import Block
 from executors.structure.signature import input_names, output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BLOCKS, BlockEstimate, BlockStore, BlockVariant
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputKind
@@ -37,71 +33,6 @@ from mistify_server.worker.packaging.conversion.representative import (
 from mistify_server.worker.packaging.tflite.boundaries import pass_integers
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.packaging.tflite.splitting import split_by_signature
-
-
-@dataclass(frozen=True)
-class Block:
-    """A network between two positions of another one, batch norm folded.
-
-    Attributes:
-        name: Of its file, without the ending.
-        start: The position of its input; 0 is that of the whole network's inputs.
-        span: How many positions behind that its output is.
-        model: The network. Its inputs and outputs have the names of the tensors there.
-        estimate: Of what it costs and loses; None where there is none.
-    """
-
-    name: str
-    start: int
-    span: int
-    model: keras.Model
-    estimate: BlockEstimate | None = None
-
-    @property
-    def end(self) -> int:
-        """The position of its output."""
-        return self.start + self.span
-
-    @property
-    def file(self) -> str:
-        """The name of its file."""
-        return f"{self.name}.tflite"
-
-
-def blocks_of(model: keras.Model, largest: float) -> list[Block]:
-    """Return the segments of a network as blocks.
-
-    Args:
-        model: The network.
-        largest: The share of parameters and multiply-adds up to which neighbours are joined (`segments`).
-    """
-    parts = segments(analyse(fold_batch_norm(model)), largest)
-    return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]
-
-
-def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
-    """Return the variants of a supernet as blocks, those of the network itself first.
-
-    What is read and written at a position has the name that the network's block gives it.
-    """
-    supernet, names = trained.supernet, {0: ""}
-    flops, blocks = supernet.multiply_adds(), []
-    for number, place in enumerate(supernet.space.places):
-        graph = analyse(fold_batch_norm(built(supernet.graph_of(number)))).graph
-        names.setdefault(place.end, graph.nodes[-1].name)
-        estimate = BlockEstimate(flops=flops[number], loss=trained.losses[number])
-        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names), estimate))
-    return blocks
-
-
-def _named(graph: Graph, place: Place, names: Mapping[int, str]) -> keras.Model:
-    """Return the model of a variant whose input and output are called as those positions are."""
-    inputs = graph.inputs if place.start == 0 else dict.fromkeys(graph.inputs, names[place.start])
-    nodes = tuple(
-        replace(node, name=names[place.end]) if (node.output,) == graph.outputs else node
-        for node in graph.nodes
-    )
-    return built(replace(graph, name=place.name, nodes=nodes, inputs=inputs))
 
 
 def block_store(
@@ -195,7 +126,3 @@ def _manifest(
         kinds=dict(kinds),
         served=tuple(served),
     )
-
-
-def _block(name: str, start: int, graph: Graph) -> Block:
-    return Block(name, start, 1, built(replace(graph, name=name)))

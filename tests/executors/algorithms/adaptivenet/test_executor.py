@@ -9,6 +9,7 @@ import pytest
 from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from executors.algorithms.adaptivenet.selection import Scorer, Subnets, corrected
 from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, parse_params
 from executors.structure import analyse, built, copied, freeze
@@ -18,6 +19,8 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY, exceeded, meets
 from mistify.errors import MistifyError
 from tests.executors.algorithms.adaptivenet.conftest import PARAMS
+
+WITH_BLOCKS = PARAMS.model_copy(update={"blocks": True})
 
 
 def adapted(assignment, params=PARAMS):
@@ -172,3 +175,25 @@ def test_an_amount_is_given_once(place):
         parse_params(AdaptiveNetParams, {place: [amount, amount]})
     with pytest.raises(MistifyError, match=f'write "{place}" beside "variants"'):
         parse_params(AdaptiveNetParams, {"variants": {place: [amount]}})
+
+
+def test_packages_have_the_blocks_that_make_up_the_network(prepared, deep):
+    executor, source = AdaptiveNetExecutor(WITH_BLOCKS), analyse(deep)
+    supernet, _ = Supernet.loaded(prepared[0], source, PARAMS.largest)
+    network = built(supernet.graph(supernet.space.random(np.random.default_rng(0))))
+    parts = executor.package_parts(source, prepared[0], network)
+    by_file = {block.file: block for block in parts.blocks}
+    served = [by_file[file] for file in parts.served]
+    assert [block.start for block in served] == [0, *(block.end for block in served[:-1])]
+    assert served[-1].end == max(block.end for block in parts.blocks)
+    flops = sum(block.estimate.flops for block in served)
+    assert flops == costs_of(analyse(network).network(), ())[FLOPS]
+    assert not executor.package_parts(source, prepared[0], keras.Sequential([keras.Input((2,))])).served
+
+
+def test_packages_have_no_blocks_where_none_are_wanted_or_none_can_be_made(prepared, deep):
+    source = analyse(deep)
+    assert AdaptiveNetExecutor(PARAMS).package_parts(source, prepared[0], deep) == PackageParts()
+    parts = AdaptiveNetExecutor(WITH_BLOCKS).package_parts(source, b"", deep)
+    assert not parts.blocks
+    assert "has no blocks" in parts.note

@@ -6,10 +6,11 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.blocks import with_features
+from executors.structure.blocks import blocks_of
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import fixed_batch_signature
-from mistify_server.worker.packaging.conversion.blocks import block_store, blocks_of
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 from tests.executors.structure.networks import randomised
 from tests.support import block_stores

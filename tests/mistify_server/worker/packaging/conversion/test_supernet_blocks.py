@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from executors.algorithms.adaptivenet.parts import supernet_blocks
 from executors.algorithms.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
@@ -12,7 +13,7 @@ from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.training import OutputKind
 from mistify_client.assembly.stitching import stitched
-from mistify_server.worker.packaging.conversion.blocks import block_store, supernet_blocks
+from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.executors.algorithms.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised

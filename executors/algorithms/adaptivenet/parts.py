@@ -1,0 +1,64 @@
+"""The blocks of a supernet, as packages have them (AdaptiveNet 5)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import keras
+
+from executors.algorithms.adaptivenet.space import Place
+from executors.algorithms.adaptivenet.supernet import TrainedSupernet
+from executors.contract.parts import PackageParts
+from executors.structure import analyse, built, fold_batch_norm
+from executors.structure.blocks import Block
+from executors.structure.graph import Graph
+from mistify.package.blocks import BlockEstimate
+
+
+def supernet_parts(trained: TrainedSupernet, network: keras.Model) -> PackageParts:
+    """Return the variants of a supernet as blocks, with those that make up a network."""
+    supernet = trained.supernet
+    blocks = supernet_blocks(trained)
+    unfit = "".join(f"; without {variant}" for variant in supernet.unfit)
+    return PackageParts(
+        blocks=blocks,
+        served=[blocks[number].file for number in supernet.subnet_of(network) or ()],
+        note=f"has blocks of which {supernet.space.count():,} networks can be made{unfit}",
+    )
+
+
+def no_parts(largest: float) -> PackageParts:
+    """Return that a package has no blocks, and why.
+
+    Args:
+        largest: The share of a network up to which its layers are joined to one block.
+    """
+    return PackageParts(
+        note="has no blocks: nothing can be replaced in this model, which passes several tensors on "
+        "everywhere, has layers that are to stay, or is too small to be divided into blocks of at most "
+        f'{largest:.0%} of it ("largest")'
+    )
+
+
+def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
+    """Return the variants of a supernet as blocks, those of the network itself first.
+
+    What is read and written at a position has the name that the network's block gives it.
+    """
+    supernet, names = trained.supernet, {0: ""}
+    flops, blocks = supernet.multiply_adds(), []
+    for number, place in enumerate(supernet.space.places):
+        graph = analyse(fold_batch_norm(built(supernet.graph_of(number)))).graph
+        names.setdefault(place.end, graph.nodes[-1].name)
+        estimate = BlockEstimate(flops=flops[number], loss=trained.losses[number])
+        blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names), estimate))
+    return blocks
+
+
+def _named(graph: Graph, place: Place, names: Mapping[int, str]) -> keras.Model:
+    """Return the model of a variant whose input and output are called as those positions are."""
+    inputs = graph.inputs if place.start == 0 else dict.fromkeys(graph.inputs, names[place.start])
+    nodes = tuple(
+        replace(node, name=names[place.end]) if (node.output,) == graph.outputs else node
+        for node in graph.nodes
+    )
+    return built(replace(graph, name=place.name, nodes=nodes, inputs=inputs))

@@ -1,0 +1,22 @@
+"""What an algorithm ships in a package beside the network of the goal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from executors.structure.blocks import Block
+
+
+@dataclass(frozen=True)
+class PackageParts:
+    """Networks that a package gets besides its own, to be converted at the package's precision.
+
+    Attributes:
+        blocks: The blocks from which devices put their own networks together, those of the source first; none
+            for a package without a block store.
+        served: The files of the blocks that make up the goal's network; none where it has layers of its own.
+        note: A remark for whoever reads the goal's result; may be empty.
+    """
+
+    blocks: Sequence[Block] = ()
+    served: Sequence[str] = ()
+    note: str = ""

@@ -1,0 +1,56 @@
+"""Blocks: networks between two positions of another one, of which networks are put together on devices."""
+
+from dataclasses import dataclass, replace
+
+import keras
+
+from executors.structure.analysis import analyse
+from executors.structure.folding import fold_batch_norm
+from executors.structure.graph import Graph
+from executors.structure.joining import built
+from executors.structure.segments import segments
+from mistify.package.blocks import BlockEstimate
+
+
+@dataclass(frozen=True)
+class Block:
+    """A network between two positions of another one, batch norm folded.
+
+    Attributes:
+        name: The name of its file, without the ending.
+        start: The position of its input; 0 is that of the whole network's inputs.
+        span: How many positions further on its output is; at least 1.
+        model: The network. Its inputs and outputs have the names of the tensors there.
+        estimate: Its costs and what it loses; None where neither is known.
+    """
+
+    name: str
+    start: int
+    span: int
+    model: keras.Model
+    estimate: BlockEstimate | None = None
+
+    @property
+    def end(self) -> int:
+        """The position of its output."""
+        return self.start + self.span
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.name}.tflite"
+
+
+def blocks_of(model: keras.Model, largest: float) -> list[Block]:
+    """Return the segments of a network as blocks.
+
+    Args:
+        model: The network.
+        largest: The share of parameters and multiply-adds up to which neighbours are joined (`segments`).
+    """
+    parts = segments(analyse(fold_batch_norm(model)), largest)
+    return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]
+
+
+def _block(name: str, start: int, graph: Graph) -> Block:
+    return Block(name, start, 1, built(replace(graph, name=name)))
