@@ -33,7 +33,7 @@ from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredProfile
 from mistify.litert import Interpreter
 from mistify.profiling.measuring import BUDGET_SECONDS, measure_device
-from mistify_server.devices.fitting import fitted
+from mistify_server.hardware.fitting import fitted
 
 THREADS: Final = (1, 2)
 

@@ -37,8 +37,8 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, median_seconds, paired_ratio, run
 from benchmarks.pinned import in_one_thread
-from mistify_server.coordinator.index import PeerIndex
-from mistify_server.coordinator.storage import MEMORY, IndexStorage
+from mistify_server.tuning.index import PeerIndex
+from mistify_server.tuning.storage import MEMORY, IndexStorage
 
 Floats = NDArray[np.float64]
 

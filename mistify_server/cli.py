@@ -17,12 +17,12 @@ from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify_server.config import load_config, with_flags
-from mistify_server.coordinator.groups import add_group
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
 from mistify_server.store.removal import remove_jobs
 from mistify_server.telemetry.logs import set_up_log
+from mistify_server.tuning.groups import add_group
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 models = typer.Typer(no_args_is_help=True, help="Models that configs can name.")

@@ -25,11 +25,11 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.quantities import parse_bytes
 from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.tokens import read_token
-from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, checked_origin
-from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
+from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, checked_origin
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
 from mistify_server.telemetry.logs import LogFormat
+from mistify_server.tuning.storage import MEMORY
 
 
 def _file(example: str) -> Any:

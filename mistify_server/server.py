@@ -34,18 +34,16 @@ from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.files import FilesServicer
-from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, listen
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tuning import TuningServicer
-from mistify_server.coordinator.service import TuningService
-from mistify_server.coordinator.storage import MEMORY, IndexStorage
 from mistify_server.descriptors import most_connections, raise_descriptor_limit
-from mistify_server.devices.fleet import Fleet
-from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
+from mistify_server.fleet import Fleet
+from mistify_server.hardware.service import DeviceService
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
+from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, listen
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
@@ -57,6 +55,8 @@ from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.telemetry.server_state import ServerState
+from mistify_server.tuning.service import TuningService
+from mistify_server.tuning.storage import MEMORY, IndexStorage
 from mistify_server.web.pages.report_page import report_page
 
 #: As the address for HTTP: it is not served.

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from mistify_server.coordinator.service import TuningService
-from mistify_server.devices.fleet import Fleet
-from mistify_server.devices.service import DeviceService
+from mistify_server.fleet import Fleet
+from mistify_server.hardware.service import DeviceService
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.metrics import Metrics
+from mistify_server.tuning.service import TuningService
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1 import devices_pb2_grpc
 from mistify.wire import devices as wire
-from mistify_server.devices.fleet import Fleet
-from mistify_server.devices.service import DeviceService
+from mistify_server.fleet import Fleet
+from mistify_server.hardware.service import DeviceService
 
 
 class DevicesServicer(devices_pb2_grpc.DevicesServicer):

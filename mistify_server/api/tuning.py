@@ -7,7 +7,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1 import tuning_pb2_grpc
 from mistify.wire import tuning as wire
-from mistify_server.coordinator.service import TuningService
+from mistify_server.tuning.service import TuningService
 
 
 class TuningServicer(tuning_pb2_grpc.TuningServicer):

@@ -15,12 +15,12 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import Problem, invalid_config
 from mistify.jobs.job import Goal, Job
 from mistify.parsing.validation import InvalidValue
-from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import asked_goals
 from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
 from mistify_server.planning.insertion import insert_goals, promises
 from mistify_server.planning.limits import unreachable
+from mistify_server.planning.lookup.hardware import find_devices
 from mistify_server.planning.rejection import reject
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore

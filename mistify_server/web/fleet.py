@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from mistify.costs.devices import Device
 from mistify.fleet import DeviceReport
-from mistify_server.devices.fleet import MOST_DEVICES_PER_PAGE
+from mistify_server.fleet import MOST_DEVICES_PER_PAGE
 from mistify_server.services import Services
 from mistify_server.web.jobs import PageToken
 from mistify_server.web.problems import responses

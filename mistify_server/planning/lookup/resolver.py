@@ -15,10 +15,10 @@ from mistify.config.metric import SCORES
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, json_path
 from mistify.uploads import as_written
-from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.algorithms import check_algorithm
 from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.hardware import find_devices
 from mistify_server.planning.lookup.models import PARTS, ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector

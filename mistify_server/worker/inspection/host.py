@@ -11,7 +11,7 @@ from mistify.costs.profiles import MeasuredProfile
 from mistify.jobs.job import ProgressUpdate
 from mistify.profiling.isolated import measure_isolated
 from mistify.profiling.measuring import Progress
-from mistify_server.devices.host import measured_host
+from mistify_server.hardware.host import measured_host
 from mistify_server.tasks.messages import OnProgress
 
 #: Of measuring, in seconds; longer on machines that take longer to run each network once.
@@ -28,7 +28,7 @@ def host_profiles(
 ) -> tuple[MeasuredProfile, ...]:
     """Return this machine's profiles at each precision and number of threads, with one thread at least.
 
-    They are measured in half a minute, unless they are kept (`mistify_server.devices.host`).
+    They are measured in half a minute, unless they are kept (`mistify_server.hardware.host`).
 
     Args:
         on_progress: Takes the progress of measuring.

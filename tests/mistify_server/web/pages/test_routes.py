@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
-from mistify_server.coordinator.groups import add_group
 from mistify_server.store.directory import open_store
+from mistify_server.tuning.groups import add_group
 from tests.mistify_server.web.conftest import Serve
 
 Config = Callable[..., dict[str, object]]

@@ -48,7 +48,7 @@ def test_a_machine_is_measured_once() -> None:
 def test_another_processor_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     host_profiles(nothing, machine)
-    monkeypatch.setattr("mistify_server.devices.host.machine", lambda: "x86_64 another processor")
+    monkeypatch.setattr("mistify_server.hardware.host.machine", lambda: "x86_64 another processor")
     host_profiles(nothing, machine)
     assert machine.measured == 2
 

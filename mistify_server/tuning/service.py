@@ -11,13 +11,13 @@ from typing import Final, Never
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.weights import Tunable, most_bytes, read_weights
 from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
-from mistify_server.coordinator.neighbourhoods import Neighbourhoods
-from mistify_server.coordinator.packages import PublishedModels
-from mistify_server.coordinator.storage import IndexStorage
-from mistify_server.coordinator.uploads import WeightFiles, received
 from mistify_server.jobs.service import CHUNK
 from mistify_server.store.directory import Store
 from mistify_server.store.tuning import Group, Member
+from mistify_server.tuning.neighbourhoods import Neighbourhoods
+from mistify_server.tuning.packages import PublishedModels
+from mistify_server.tuning.storage import IndexStorage
+from mistify_server.tuning.uploads import WeightFiles, received
 
 #: Members that say nothing for so long are forgotten, a minute later at the most.
 LEASE_SECONDS: Final = 3600.0

@@ -19,11 +19,11 @@ from mistify.package.weights import write_weights
 from mistify.peers.correlation import correlation
 from mistify.peers.hints import Hints, Location
 from mistify.peers.membership import MemberKey
-from mistify_server.coordinator.packages import PublishedModels
-from mistify_server.coordinator.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
-from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.directory import open_store
+from mistify_server.tuning.packages import PublishedModels
+from mistify_server.tuning.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
+from mistify_server.tuning.storage import IndexStorage
 from tests.mistify_client.coordinators import running
 
 
@@ -431,7 +431,7 @@ async def test_while_redis_says_nothing_the_server_answers(
     tmp_path, redis_at, port, coordinator_over, monkeypatch
 ):
     redis = pytest.importorskip("redis")
-    monkeypatch.setattr("mistify_server.coordinator.storage.ANSWER_SECONDS", 600.0)
+    monkeypatch.setattr("mistify_server.tuning.storage.ANSWER_SECONDS", 600.0)
     package = fleet.prepare(tmp_path / "store")
     with redis_at(port) as address, open_store(tmp_path / "store") as store:
         coordinator = coordinator_over(store, TuningService(store, IndexStorage.of(address)), package)

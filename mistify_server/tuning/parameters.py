@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from mistify_server.coordinator.hashing import Floats, Parameters, share_of_neighbours
+from mistify_server.tuning.hashing import Floats, Parameters, share_of_neighbours
 
 #: Up to so many points, looking at all of them is the fastest.
 ALL_AT_ONCE: Final = 2_000

@@ -8,10 +8,10 @@ from typing import TypeVar
 from mistify.errors import MistifyError
 from mistify.peers.correlation import correlation
 from mistify.peers.hints import Hints
-from mistify_server.coordinator.hashing import Floats
-from mistify_server.coordinator.index import Neighbour, PeerIndex
-from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.store.tuning import Group, TuningStore
+from mistify_server.tuning.hashing import Floats
+from mistify_server.tuning.index import Neighbour, PeerIndex
+from mistify_server.tuning.storage import IndexStorage
 
 _log = logging.getLogger(__name__)
 

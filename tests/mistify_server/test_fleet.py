@@ -17,8 +17,8 @@ from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DevicePool, DeviceReport, DeviceStatus, DeviceSubnet, FleetSummary, LastSwitch
 from mistify_client.rpc.devices import DevicesClient
-from mistify_server.devices import fleet as fleet_module
-from mistify_server.devices.fleet import Fleet
+from mistify_server import fleet as fleet_module
+from mistify_server.fleet import Fleet
 from mistify_server.server import running_server
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.fleet import FleetStore

@@ -8,7 +8,7 @@ import pytest
 from mistify.costs.devices import DeviceTable
 from mistify.errors import MistifyError
 from mistify.machine import machine, runtime
-from mistify_server.devices.host import kept_host, measured_host, register_host
+from mistify_server.hardware.host import kept_host, measured_host, register_host
 from tests.support.boards import table
 
 
@@ -49,7 +49,7 @@ def test_a_table_without_one_thread_is_refused() -> None:
 @pytest.mark.parametrize("name", ["machine", "runtime"])
 def test_a_profile_is_for_its_processor_and_runtime(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register_host(here())
-    monkeypatch.setattr(f"mistify_server.devices.host.{name}", lambda: "another")
+    monkeypatch.setattr(f"mistify_server.hardware.host.{name}", lambda: "another")
     assert kept_host() is None
     with pytest.raises(MistifyError, match=f'{name}: got .*expected "?another'):
         register_host(here())

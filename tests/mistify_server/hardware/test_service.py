@@ -18,7 +18,7 @@ from mistify.profiling.samples import Chain, samples
 from mistify.v1.devices_pb2_grpc import DevicesStub
 from mistify.wire import devices as wire
 from mistify_client.rpc.devices import DevicesClient
-from mistify_server.devices.fitting import fitted
+from mistify_server.hardware.fitting import fitted
 
 #: What the source costs on the device, as the scripted worker tells.
 ON_BOARD = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 4.0}
@@ -185,7 +185,7 @@ async def test_a_registration_that_is_cut_leaves_nothing_behind(
         go_on.wait(30)
         return fitted(inputs)
 
-    monkeypatch.setattr("mistify_server.devices.service.fitted", held)
+    monkeypatch.setattr("mistify_server.hardware.service.fitted", held)
     async with serving_at(site.settings()) as first:
         call = DevicesStub(first.channel).RegisterDevice(wire.table_to_proto(table))
         waiting = asyncio.ensure_future(call.code())

@@ -8,7 +8,7 @@ from mistify.costs.devices import Power
 from mistify.costs.operators import OperatorKind
 from mistify.errors import MistifyError
 from mistify.profiling.samples import samples
-from mistify_server.devices.fitting import fitted
+from mistify_server.hardware.fitting import fitted
 from tests.support.boards import FOLLOWING, PASSED, TILES, table, taken
 
 

@@ -10,9 +10,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mistify_server.coordinator.hashing import KEY_BYTES, Floats, Hashes, Keys, Parameters
-from mistify_server.coordinator.parameters import EXHAUSTIVE, choose
-from mistify_server.coordinator.storage import IndexStorage
+from mistify_server.tuning.hashing import KEY_BYTES, Floats, Hashes, Keys, Parameters
+from mistify_server.tuning.parameters import EXHAUSTIVE, choose
+from mistify_server.tuning.storage import IndexStorage
 
 #: An index is outgrown when there are so many times more points than its parameters were chosen for.
 GROWTH: Final = 4

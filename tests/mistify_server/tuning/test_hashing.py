@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mistify_server.coordinator.hashing import Hashes, Parameters, share_of_neighbours
-from mistify_server.coordinator.parameters import ALL_AT_ONCE, EXHAUSTIVE, RECALL, choose
+from mistify_server.tuning.hashing import Hashes, Parameters, share_of_neighbours
+from mistify_server.tuning.parameters import ALL_AT_ONCE, EXHAUSTIVE, RECALL, choose
 
 DRAWS = 400
 

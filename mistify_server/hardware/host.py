@@ -16,7 +16,7 @@ from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import cache_directory, locked, write_bytes
 from mistify.machine import machine, runtime
-from mistify_server.devices.fitting import fitted
+from mistify_server.hardware.fitting import fitted
 
 #: Raised whenever a version of Mistify measures or fits profiles otherwise than before.
 _EDITION: Final = 2

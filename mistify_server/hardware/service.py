@@ -11,8 +11,8 @@ from mistify.costs.catalogue import is_host
 from mistify.costs.devices import Device, DeviceTable, check_table
 from mistify.costs.profiles import MeasuredProfile, device_profile_name
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify_server.devices.fitting import fitted
-from mistify_server.devices.host import kept_host, register_host
+from mistify_server.hardware.fitting import fitted
+from mistify_server.hardware.host import kept_host, register_host
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 

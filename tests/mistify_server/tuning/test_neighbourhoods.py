@@ -11,9 +11,9 @@ from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.correlation import correlation
 from mistify.peers.membership import Publication
-from mistify_server.coordinator import index as index_module
-from mistify_server.coordinator.neighbourhoods import Neighbourhood, Neighbourhoods
 from mistify_server.store.tuning import TuningStore
+from mistify_server.tuning import index as index_module
+from mistify_server.tuning.neighbourhoods import Neighbourhood, Neighbourhoods
 
 NEW = "f" * 32, "e" * 32, "d" * 32
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.coordinator import index as index_module
-from mistify_server.coordinator import storage as storage_module
-from mistify_server.coordinator.hashing import Parameters
-from mistify_server.coordinator.index import PeerIndex
-from mistify_server.coordinator.storage import IndexStorage
+from mistify_server.tuning import index as index_module
+from mistify_server.tuning import storage as storage_module
+from mistify_server.tuning.hashing import Parameters
+from mistify_server.tuning.index import PeerIndex
+from mistify_server.tuning.storage import IndexStorage
 
 DIMENSION = 3
 NARROW = Parameters(tables=3, hashes=2, width=2.0)

@@ -14,9 +14,9 @@ from benchmarks import fleet
 from benchmarks.fleet import Device
 from mistify.peers.membership import PackageReference, Peer, Publication
 from mistify_client.rpc.tuning import describe
-from mistify_server.coordinator.service import TuningService
-from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.store.directory import Store, open_store
+from mistify_server.tuning.service import TuningService
+from mistify_server.tuning.storage import IndexStorage
 
 
 def free_port() -> int:

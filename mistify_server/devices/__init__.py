@@ -1,1 +1,0 @@
-"""Measured devices, and predictions of latencies on them (paper 4.1)."""
