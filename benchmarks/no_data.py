@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
-from executors.sources import load_source
+from executors.sources.keras.loading import load_keras
 from executors.training.evaluation import Evaluation
 from executors.training.synthesis import generated
 from mistify_client.runtime.model import load
@@ -121,13 +121,13 @@ def _photos(path: Path) -> npt.NDArray[np.float32]:
 
 def _says(data: Path, photos: npt.NDArray[np.float32]) -> Answers:
     """Return the source's classes of some photos."""
-    source = load_source(data / RESNET8)
+    source = load_keras(data / RESNET8)
     (outputs,) = Evaluation(source).outputs({source.inputs[0].name: photos}).values()
     return np.asarray(outputs.argmax(axis=1), np.int64)
 
 
 def _generation_seconds(data: Path) -> float:
-    source = load_source(data / RESNET8)
+    source = load_keras(data / RESNET8)
     start = process_time()
     generated(source, EXAMPLES, 0, to_train=True)
     return process_time() - start

@@ -7,7 +7,7 @@ import keras
 
 from benchmarks import fleet, tuning_step
 from benchmarks.porting import Porting
-from executors.sources import load_source
+from executors.sources.keras.loading import load_keras
 from executors.training.evaluation import call
 from mistify.config.tuning import TuningConfig
 from mistify.package.manifest import Manifest
@@ -44,5 +44,5 @@ def make_packages(data: DataSource, scratch: Path, directory: Path, seed: int = 
 
 def pretrained_says(model: Path, images: Array) -> Array:
     """Return the probabilities [images, classes] of a pretrained network."""
-    network = load_source(model)
+    network = load_keras(model)
     return next(iter(call(network, {network.inputs[0].name: images}, training=False).values()))

@@ -50,6 +50,6 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def digits_resnet() -> Any:
     """Return the built-in model, which tests must not change."""
-    from executors.sources import builtin_source
+    from executors.sources.keras.loading import builtin_source
 
     return builtin_source("digits-resnet")

@@ -11,8 +11,8 @@ import keras
 from executors.data import Dataset, split
 from executors.data.errors import invalid
 from executors.readers.loading import load_dataset
-from executors.sources import builtin_source, flatten, load_application, load_source
-from executors.sources.frozen_graphs import FrozenGraph, load_graph
+from executors.sources.graph.frozen_graph import FrozenGraph, load_graph
+from executors.sources.keras.loading import builtin_source, flatten, load_application, load_keras
 from executors.structure.signature import Signature
 from executors.timing import activity
 from mistify.config.dataset import TextSettings
@@ -154,7 +154,7 @@ def _loaded(source: ModelSource) -> keras.Model:
     if source.application is not None:
         weights = None if source.weights is None else Path(source.weights)
         return load_application(source.application, source.classes, source.input, weights)
-    return load_source(Path(source.path or ""), source.sequence, source.classes)
+    return load_keras(Path(source.path or ""), source.sequence, source.classes)
 
 
 def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from executors.data import Dataset, HeldOut
 from executors.inspection.directories import is_graph
-from executors.sources.frozen_graphs import FrozenGraph
+from executors.sources.graph.frozen_graph import FrozenGraph
 from executors.timing import activity
 from executors.training.metrics import output_metrics
 from executors.training.output_objectives import objectives_for

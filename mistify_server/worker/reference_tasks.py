@@ -1,6 +1,6 @@
 """Reference tasks: a Keras source measured as its packages are."""
 
-from executors.sources.scaling import scaled
+from executors.sources.keras.scaling import scaled
 from executors.structure.signature import signature_of
 from executors.timing import activity
 from executors.training.output_objectives import objectives_of

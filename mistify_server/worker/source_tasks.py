@@ -5,7 +5,7 @@ from dataclasses import replace
 import keras
 
 from executors.params import Params
-from executors.sources.scaling import scaled
+from executors.sources.keras.scaling import scaled
 from executors.structure import analyse
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation, evaluate

@@ -16,7 +16,7 @@ import pytest
 
 from executors.data import Dataset
 from executors.readers.loading import load_dataset
-from executors.sources import flatten
+from executors.sources.keras.loading import flatten
 from executors.structure import analyse
 from executors.structure.signature import signature_of
 from mistify.costs.budget import FLOPS

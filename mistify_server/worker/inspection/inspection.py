@@ -10,7 +10,7 @@ import keras
 
 from executors.data import Dataset
 from executors.params import Params
-from executors.sources.scaling import scaled
+from executors.sources.keras.scaling import scaled
 from executors.structure import analyse, copied, removable_blocks, shallower, unmatched
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting

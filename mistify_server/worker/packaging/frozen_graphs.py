@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Dataset, HeldOut
-from executors.sources.frozen_graphs import FrozenGraph
+from executors.sources.graph.frozen_graph import FrozenGraph
 from executors.training.output_objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization

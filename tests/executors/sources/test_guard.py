@@ -18,20 +18,20 @@ from tests.executors.inspection.test_inspection import PEAK
 CHILD = f"""{PEAK}
 import os, resource, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-from executors.sources import load_source
+from executors.sources.keras.loading import load_keras
 from mistify.errors import MistifyError
-load_source(Path(sys.argv[1]))
+load_keras(Path(sys.argv[1]))
 limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
 before = peak()
 for name in sys.argv[2:]:
     try:
-        load_source(Path(name))
+        load_keras(Path(name))
     except MistifyError as error:
         print(error.code.name, error.problems[0])
     else:
         sys.exit(name + " was accepted")
 assert limits == [resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
-load_source(Path(sys.argv[1]))
+load_keras(Path(sys.argv[1]))
 print(peak() - before)
 """
 

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import recall_score
 
 from executors.params import Params
-from executors.sources import builtin_source, flatten
+from executors.sources.keras.loading import builtin_source, flatten
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify.package.manifest import Manifest

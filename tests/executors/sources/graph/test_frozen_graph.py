@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from executors.inspection import SourceKind, inspect_source
-from executors.sources import load_source
-from executors.sources.frozen_graphs import FrozenGraph, load_graph
+from executors.sources.graph.frozen_graph import FrozenGraph, load_graph
+from executors.sources.keras.loading import load_keras
 from executors.structure.signature import Activation
 from mistify.errors import ErrorCode, MistifyError
 from tests.support.saved_models import Digits, save_digits
@@ -83,7 +83,7 @@ def test_outputs_keep_their_names(tmp_path: Path) -> None:
 
 def test_it_is_no_model_of_keras(saved: tuple[Path, Digits]) -> None:
     assert inspect_source(saved[0]).kind is SourceKind.GRAPH
-    refused(saved[0], "whose architecture cannot be adapted", load_source)
+    refused(saved[0], "whose architecture cannot be adapted", load_keras)
 
 
 def save(path: Path, forward: Callable[[tf.Tensor], Any], shape: list[int | None], **extra: Any) -> Path:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.sources.scaling import scaled
+from executors.sources.keras.scaling import scaled
 from executors.structure import analyse, narrow
 from executors.structure.signature import signature_of
 from mistify.config.preparation import InputScaling

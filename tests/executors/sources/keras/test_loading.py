@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from executors.readers.loading import load_dataset
-from executors.sources import builtin_source, flatten, load_source
-from executors.sources.builtin import train_digits_resnet
+from executors.sources.keras.builtin import train_digits_resnet
+from executors.sources.keras.loading import builtin_source, flatten, load_keras
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.errors import ErrorCode, MistifyError
@@ -54,7 +54,7 @@ def test_a_file_of_keras_3_is_loaded(tmp_path, name):
     model.save(tmp_path / "saved.h5" if "keras" not in name else tmp_path / name)
     if "keras" not in name:
         (tmp_path / "saved.h5").rename(tmp_path / name)
-    agrees(load_source(tmp_path / name), model)
+    agrees(load_keras(tmp_path / name), model)
 
 
 def functional(tf_keras):
@@ -111,14 +111,14 @@ def nested(tf_keras):
 def test_a_model_of_keras_2_is_translated(tmp_path, tf_keras, make, name):
     old = old_randomised(make(tf_keras))
     old.save(tmp_path / name, **({"save_format": "tf"} if name == "old" else {}))
-    agrees(load_source(tmp_path / name), lambda inputs: old(inputs, training=False))
+    agrees(load_keras(tmp_path / name), lambda inputs: old(inputs, training=False))
 
 
 def test_a_compiled_file_of_keras_2_is_translated(tmp_path, tf_keras):
     old = old_randomised(functional(tf_keras))
     old.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     old.save(tmp_path / "old.h5")
-    agrees(load_source(tmp_path / "old.h5"), old)
+    agrees(load_keras(tmp_path / "old.h5"), old)
 
 
 def test_a_nested_model_is_flattened(tmp_path):
@@ -129,7 +129,7 @@ def test_a_nested_model_is_flattened(tmp_path):
     x = layers.GlobalAveragePooling2D()(backbone(inputs))
     model = randomised(keras.Model(inputs, layers.Dense(4, "softmax")(x)))
     model.save(tmp_path / "nested.keras")
-    flat = load_source(tmp_path / "nested.keras")
+    flat = load_keras(tmp_path / "nested.keras")
     assert not any(isinstance(layer, keras.Model) for layer in flat.layers)
     assert "backbone_conv2d" in "".join(layer.name for layer in flat.layers)
     agrees(flat, model)
@@ -155,7 +155,7 @@ def test_an_unknown_builtin_model_is_refused():
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-def refused(path, text, function=load_source, *arguments):
+def refused(path, text, function=load_keras, *arguments):
     with pytest.raises(MistifyError, match="cannot be ported") as caught:
         function(path, *arguments)
     assert caught.value.code is ErrorCode.INVALID_MODEL
@@ -253,7 +253,7 @@ def test_a_model_of_half_precision_is_adapted_in_float32(policy, tmp_path):
     x = keras.ops.relu(x) * 2
     model = randomised(keras.Model(inputs, layers.Dense(4, "softmax", dtype="float32")(x)))
     model.save(tmp_path / "half.keras")
-    loaded = load_source(tmp_path / "half.keras")
+    loaded = load_keras(tmp_path / "half.keras")
     assert {layer.compute_dtype for layer in loaded.layers if isinstance(layer, layers.Layer)} == {"float32"}
     assert {weight.dtype for weight in loaded.weights} == {"float32"}
     np.testing.assert_allclose(np.asarray(loaded(images())), np.asarray(model(images())), atol=0.03)
@@ -292,7 +292,7 @@ def test_a_model_tuned_by_lora_has_what_was_learned_in_its_kernels(tmp_path, sav
     expected = np.asarray(model(ids))
     if saved:
         model.save(tmp_path / "model.keras")
-    loaded = load_source(tmp_path / "model.keras") if saved else flatten("model", model)
+    loaded = load_keras(tmp_path / "model.keras") if saved else flatten("model", model)
     np.testing.assert_allclose(np.asarray(loaded(ids)), expected, rtol=1e-4, atol=1e-5)
     assert not [weight.path for weight in loaded.weights if "lora" in weight.path]
     assert all(weight.trainable for weight in loaded.weights if "moving" not in weight.name)

@@ -20,7 +20,7 @@ from executors.inspection import inspect_source
 from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.sources.checks import is_message, remove_checks
+from executors.sources.graph.checks import is_message, remove_checks
 from executors.sources.guard import limited
 from executors.structure.signature import Activation, Input, Output, Signature
 

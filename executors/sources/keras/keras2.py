@@ -11,7 +11,7 @@ import keras
 
 from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
-from executors.sources.translation import translated
+from executors.sources.keras.translation import translated
 
 #: Whatever a file of Keras 2 may name: models, layers, and what layers are configured with. Layers that run
 #: code were refused before (`executors.inspection`).

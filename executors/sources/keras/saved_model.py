@@ -16,8 +16,8 @@ from executors.inspection.directories import METADATA, NOT_ADAPTABLE
 from executors.inspection.errors import invalid
 from executors.inspection.limits import LIMITS
 from executors.sources.errors import unreadable
-from executors.sources.keras2 import check_classes
-from executors.sources.translation import translated
+from executors.sources.keras.keras2 import check_classes
+from executors.sources.keras.translation import translated
 
 
 def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:

@@ -5,7 +5,7 @@ from pathlib import Path
 import keras
 
 from executors.sources.errors import unreadable
-from executors.sources.keras2 import is_keras2, load_keras2
+from executors.sources.keras.keras2 import is_keras2, load_keras2
 
 
 def load_file(path: Path) -> keras.Model:

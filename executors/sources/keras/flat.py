@@ -9,7 +9,7 @@ import numpy as np
 
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.sources.lora import without_lora
+from executors.sources.keras.lora import without_lora
 from executors.structure import Structure, UnsupportedLayerError, analyse, keras_internals, narrow
 from executors.structure.reading.reader import read_graph
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from executors.inspection.names import APPLICATIONS
-from executors.sources import load_application, load_source
-from executors.sources.applications import application
-from executors.sources.presets import load_preset
+from executors.sources.keras.applications import application
+from executors.sources.keras.loading import load_application, load_keras
+from executors.sources.keras.presets import load_preset
 from mistify.errors import ErrorCode, MistifyError
 
 
@@ -40,14 +40,14 @@ def test_statistics_of_a_nested_model_are_loaded(tmp_path: Path) -> None:
     inner = tf_keras.Sequential([tf_keras.layers.Input((4,)), norm, tf_keras.layers.Dense(3)])
     old = tf_keras.Sequential([tf_keras.layers.Input((4,)), inner, tf_keras.layers.Dense(2)])
     old.save(tmp_path / "model", save_format="tf")
-    loaded = load_source(tmp_path / "model")
+    loaded = load_keras(tmp_path / "model")
     np.testing.assert_allclose(np.asarray(loaded(values)), np.asarray(old(values)), atol=1e-5)
 
 
 def test_nothing_of_the_graph_of_a_saved_model_is_read(saved_model: Path, tmp_path: Path) -> None:
     shutil.copytree(saved_model, tmp_path / "model")
     (tmp_path / "model" / "saved_model.pb").write_bytes(b"PyFunc")
-    expected, loaded = load_source(saved_model), load_source(tmp_path / "model")
+    expected, loaded = load_keras(saved_model), load_keras(tmp_path / "model")
     for before, after in zip(expected.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
 
@@ -65,7 +65,7 @@ def test_a_damaged_saved_model_is_refused(
 ) -> None:
     shutil.copytree(saved_model, tmp_path / "model")
     (tmp_path / "model" / name).write_bytes(content)
-    refused(text, load_source, tmp_path / "model")
+    refused(text, load_keras, tmp_path / "model")
 
 
 def test_a_saved_model_with_code_is_refused(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_saved_model_with_code_is_refused(tmp_path: Path) -> None:
         tf_keras.layers.Dense(3),
     ]
     tf_keras.Sequential(body).save(tmp_path / "model", save_format="tf")
-    refused("layer 'own' is a Lambda: Python code", load_source, tmp_path / "model")
+    refused("layer 'own' is a Lambda: Python code", load_keras, tmp_path / "model")
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_a_task_is_loaded_as_it_was_saved(bert: Any, tmp_path: Path) -> None:
 
 def test_a_file_of_a_keras_hub_model_points_to_its_preset(bert: Any, tmp_path: Path) -> None:
     bert.save(tmp_path / "bert.keras")
-    refused('"keras_hub/DIR?sequence=N"', load_source, tmp_path / "bert.keras")
+    refused('"keras_hub/DIR?sequence=N"', load_keras, tmp_path / "bert.keras")
 
 
 def test_a_preset_is_inspected_before_it_is_loaded(bert: Any, tmp_path: Path) -> None:
@@ -153,4 +153,4 @@ def test_a_preset_is_inspected_before_it_is_loaded(bert: Any, tmp_path: Path) ->
     (tmp_path / "bert" / "config.json").write_text(
         json.dumps({**config, "module": "os", "class_name": "system", "registered_name": None})
     )
-    refused("is a system of os", load_source, tmp_path / "bert")
+    refused("is a system of os", load_keras, tmp_path / "bert")

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from executors.sources.keras2 import load_keras2
-from executors.sources.translation import translated
+from executors.sources.keras.keras2 import load_keras2
+from executors.sources.keras.translation import translated
 from mistify.errors import MistifyError
 
 tf_keras = pytest.importorskip("tf_keras")
@@ -76,6 +76,6 @@ def test_outputs_are_compared_by_their_size(tmp_path: Path) -> None:
 def test_a_translation_that_computes_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("executors.sources.translation._RENAMED", {})
+    monkeypatch.setattr("executors.sources.keras.translation._RENAMED", {})
     with pytest.raises(MistifyError, match="outputs that differ by"):
         translated(tmp_path, randomised(chain((4,), old.Rescaling(-1.0), old.LeakyReLU(0.8))))
