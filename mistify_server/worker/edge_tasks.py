@@ -17,11 +17,11 @@ from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchRe
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
 from mistify_server.worker.adaptation.branches import adapt_branches
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
-from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.latency import Stopwatch, stopwatch
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import expanded
 from mistify_server.worker.adaptation.stored import CostReader, cost_reader
+from mistify_server.worker.adaptation.widening import for_widened, is_widened
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
 from mistify_server.worker.training_setups import TrainingSetups
@@ -103,17 +103,17 @@ class EdgeRunner:
     ) -> list[EdgeOutcome]:
         """Adapt a network to falling budgets, given by their shares, each outcome from the one before.
 
-        What grows is trained in a way of its own, and by an executor of its own.
+        Widened networks are trained in a way of their own, and by an executor of their own.
         """
         setup = self._setups.prepare(task.teacher, task.data, params)
         executor = _new_executor(task, params)
         outcomes: list[EdgeOutcome] = []
-        grew = False
+        widened = False
         for share, budget in budgets.items():
             parent = outcomes[-1].model if outcomes else network
             assignment = self._assignment(task, params, parent, budget, setup)
-            before, grew = grew, grows(assignment)
-            if before and not grew:
+            was_widened, widened = widened, is_widened(assignment)
+            if was_widened and not widened:
                 executor = _new_executor(task, params)
             targets = task.targets if share == 1 else ()
             outcomes.append(self._run_edge(task, executor, params, assignment, targets))
@@ -137,7 +137,9 @@ class EdgeRunner:
             prepared=self._checkpoints.load_prepared(task.prepared),
         )
         return (
-            growing(assignment, self._checkpoints.shared(task.teacher)) if grows(assignment) else assignment
+            for_widened(assignment, self._checkpoints.shared(task.teacher))
+            if is_widened(assignment)
+            else assignment
         )
 
     def _run_edge_or_take_source(

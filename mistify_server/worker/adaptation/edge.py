@@ -18,7 +18,6 @@ from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
-from mistify_server.worker.adaptation.growth import grows
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     Profiles,
@@ -31,6 +30,7 @@ from mistify_server.worker.adaptation.latency import (
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
 from mistify_server.worker.adaptation.stored import CostReader, tightened
 from mistify_server.worker.adaptation.tuning import LOOK_EXAMPLES, TuningReport, tune
+from mistify_server.worker.adaptation.widening import is_widened
 
 #: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
 _CORRECTIONS = 2
@@ -141,11 +141,11 @@ def _tune(
 ) -> tuple[Scores, int]:
     """Tune a network that meets its budget, round after round; return its scores, and all steps so far."""
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
-    sample, is_growing = setup.validation.sample(LOOK_EXAMPLES), grows(assignment)
-    if is_growing:
+    sample, widened = setup.validation.sample(LOOK_EXAMPLES), is_widened(assignment)
+    if widened:
         trainer.learning_rate = trainer.usual_rate
     best, weights = Scores(setup.metric.worst), list[Array]()
-    for number, round_steps in enumerate(_rounds(steps, params, 2 if is_growing else 1)):
+    for number, round_steps in enumerate(_rounds(steps, params, 2 if widened else 1)):
         start = ProgressUpdate("tuning", steps, params.max_steps, costs)
         tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
         steps += round_steps
@@ -155,13 +155,13 @@ def _tune(
             setup.validation, setup.metric, setup.settings.metrics, targets
         )
         report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
-        if is_growing:
+        if widened:
             if number and not serves_better(setup.metric, scores, best, targets):
                 trainer.model.set_weights(weights)
                 break
             weights = trainer.model.get_weights()
         best = scores
-        if steps >= params.max_steps or (assured and not is_growing):
+        if steps >= params.max_steps or (assured and not widened):
             break
     return best, steps
 

@@ -26,7 +26,7 @@ from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
 from mistify_server.worker.adaptation.edge import EdgeOutcome
-from mistify_server.worker.adaptation.growth import grows
+from mistify_server.worker.adaptation.widening import is_widened
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 from tests.support.targets import overall
@@ -246,7 +246,7 @@ def test_branches_below_the_source_are_not_trained_as_those_that_grow(
     used: list[tuple[bool, AdaptationExecutor]] = []
 
     def run_edge(executor: AdaptationExecutor, assignment: Assignment, *_: Any, **__: Any) -> EdgeOutcome:
-        used.append((grows(assignment), executor))
+        used.append((is_widened(assignment), executor))
         costs = costs_of(analyse(assignment.model).network(), assignment.profiles)
         return EdgeOutcome(assignment.model, costs, Scores(1.0), steps=1, met=True, reason="")
 

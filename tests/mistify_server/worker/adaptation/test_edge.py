@@ -26,8 +26,8 @@ from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
-from mistify_server.worker.adaptation.growth import growing, grows
 from mistify_server.worker.adaptation.progress import reporter
+from mistify_server.worker.adaptation.widening import for_widened, is_widened
 from tests.mistify_server.worker.adaptation.machines import unread
 from tests.support.targets import overall
 
@@ -428,14 +428,14 @@ def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -
     wide = widen(analyse(source), 2.0)
     budget = {"flops": float(analyse(wide).network().flops)}
     assignment = Assignment(wide, budget, (), setup, 0, analyse(source))
-    assert grows(assignment)
-    grown = growing(assignment, source).setup
+    assert is_widened(assignment)
+    grown = for_widened(assignment, source).setup
     assert grown.settings.augment is not None
     assert (grown.teacher, grown.tutor) == (None, source)
     left_alone = replace(setup, settings=DataSettings(augment=Augmentation()))
-    assert growing(replace(assignment, setup=left_alone), source).setup is left_alone
+    assert for_widened(replace(assignment, setup=left_alone), source).setup is left_alone
     for asked, used in (Augmentation(brightness=0.1),) * 2, (Augmentation(flip=True), grown.settings.augment):
         so_far = replace(setup, settings=DataSettings(augment=asked))
-        assert growing(replace(assignment, setup=so_far), source).setup.settings.augment == used
-    assert not grows(replace(assignment, model=source))
-    assert not grows(replace(assignment, budget={"flops": 10.0}))
+        assert for_widened(replace(assignment, setup=so_far), source).setup.settings.augment == used
+    assert not is_widened(replace(assignment, model=source))
+    assert not is_widened(replace(assignment, budget={"flops": 10.0}))

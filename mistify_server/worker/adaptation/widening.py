@@ -14,16 +14,16 @@ from mistify.costs.budget import meets
 from mistify_server.worker.adaptation.source import FLIPS
 
 
-def grows(assignment: Assignment) -> bool:
-    """Check whether an edge is for a network that was widened, and whose budget the source meets as it is."""
+def is_widened(assignment: Assignment) -> bool:
+    """Check whether the network of an edge was widened and its budget allows more than the source."""
     source = assignment.source.network()
     if not meets(costs_of(source, assignment.profiles), assignment.budget):
         return False
     return analyse(assignment.model).network().flops > source.flops
 
 
-def growing(assignment: Assignment, source: keras.Model) -> Assignment:
-    """Return an edge with a setup in which a network can learn more than its source.
+def for_widened(assignment: Assignment, source: keras.Model) -> Assignment:
+    """Return the assignment with a setup in which a widened network can learn more than its source.
 
     The same images over and over, with the same predictions of the source, teach little but these. So images
     are changed at every step, in ways that the source does not mind, and the source predicts them as they are
