@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.feasible_goals import feasible
 from benchmarks.forecast_networks import CASES, Case, write_case
 from benchmarks.harness import (
     Figures,
@@ -39,7 +40,6 @@ from benchmarks.harness import (
     seeds_of,
 )
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
-from benchmarks.reach import within_reach
 from mistify.jobs.job import Job
 from mistify.jobs.plan import Plan
 from mistify_client.porting.local_server import embedded_server
@@ -145,7 +145,7 @@ def outcomes_of(
                 {"id": goal, "adaptation_goal": limit, "quantization": "none", **common}
                 for goal, limit in limits.items()
             ]
-            text = json.dumps(list(within_reach(configs, client)))
+            text = json.dumps(list(feasible(configs, client)))
             plan = client.plan(text)
             job = client.submit(text, f"{name}-{number}")
             for _ in client.watch(job.id):

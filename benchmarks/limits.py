@@ -32,10 +32,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import snips
+from benchmarks.feasible_goals import feasible
 from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.mobilenet import mobilenet
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
-from benchmarks.reach import within_reach
 from mistify.costs.budget import hardware_of
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job
@@ -176,7 +176,7 @@ def _ported(network: str, data: Path, seed: int, quick: bool) -> dict[str, Packa
         goals = [{**goal, **common} for goal in (_limits() if network == "resnet8" else _comparison())]
         roots = [data.resolve(), Path(directory).resolve()]
         with embedded_server(Path(directory) / "store", roots) as server, PortingClient(*server) as client:
-            job = client.submit(json.dumps(list(within_reach(goals, client))), f"{network}-{seed}")
+            job = client.submit(json.dumps(list(feasible(goals, client))), f"{network}-{seed}")
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:
                     print(network, seed, event.goal_id, event.event.value, file=sys.stderr, flush=True)

@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import snips
+from benchmarks.feasible_goals import feasible
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
-from benchmarks.reach import within_reach
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, MEMORY, latency_axis
 from mistify.costs.catalogue import HOST
@@ -134,7 +134,7 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
             embedded_server(Path(directory) / "store", [root.resolve()]) as server,
             PortingClient(*server) as client,
         ):
-            job = client.submit(json.dumps(list(within_reach(configs, client))), network)
+            job = client.submit(json.dumps(list(feasible(configs, client))), network)
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:
                     print(event.goal_id, event.event.value, file=sys.stderr, flush=True)

@@ -1,0 +1,17 @@
+"""Which goals a network can meet on this machine, by the plan of a server."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+
+from mistify_client.rpc.porting import PortingClient
+
+
+def feasible(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
+    """Yield the configs whose goals a network can meet on this machine; report the others on stderr."""
+    infeasible = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
+    for config in configs:
+        if limit := infeasible.get(str(config["id"])):
+            print(limit.goal, f"out of reach, the nearest is {limit.nearest}", file=sys.stderr, flush=True)
+        else:
+            yield config
