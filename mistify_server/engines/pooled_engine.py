@@ -23,10 +23,10 @@ from mistify_server.engines.supervision import (
     needed,
 )
 from mistify_server.engines.worker_pool import WorkerPool
+from mistify_server.tasks.in_progress import InProgress
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Task
-from mistify_server.tasks.under_way import UnderWay
 
 ATTEMPTS = 3
 
@@ -86,7 +86,7 @@ class PooledEngine(Engine):
         self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1)
         self._is_spare_ready = False
-        self._tasks = UnderWay()
+        self._tasks = InProgress()
         self._lost = 0
         # Names of models that workers have loaded, and of those at which TensorFlow ends with oneDNN.
         self._loaded: deque[str] = deque(maxlen=_KNOWN)
@@ -100,7 +100,7 @@ class PooledEngine(Engine):
     @property
     @override
     def busy_since(self) -> float:
-        return self._tasks.since
+        return self._tasks.oldest_start
 
     @property
     @override
@@ -123,7 +123,7 @@ class PooledEngine(Engine):
 
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
-        with self._tasks.one():
+        with self._tasks.entry():
             return await self._attempt(task, on_progress)
 
     async def _attempt(self, task: Task, on_progress: OnProgress) -> Result:
@@ -248,7 +248,7 @@ def _unloadable(reason: str) -> TaskFailure:
 
 
 class _Attempt:
-    """The attempt at a task that is under way.
+    """The attempt at a task that is in progress.
 
     Args:
         task: The task.

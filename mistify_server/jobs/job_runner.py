@@ -46,7 +46,7 @@ class JobRunner:
 
     @property
     def busy_since(self) -> float:
-        """Return when the oldest step under way began, in seconds since 1970; now if there is none."""
+        """Return when the oldest step in progress began, in seconds since 1970; now if there is none."""
         return self._queue.busy_since
 
     @property

@@ -52,7 +52,7 @@ class RunningJobs:
 
     @property
     def busy_since(self) -> float:
-        """Return when the oldest step under way began, in seconds since 1970; now if there is none.
+        """Return when the oldest step in progress began, in seconds since 1970; now if there is none.
 
         A step refers to what its tasks have made when the last of them has ended.
         """

@@ -256,7 +256,7 @@ class PortingService:
         return self._jobs.watch(job_id, after_sequence, so_far=so_far)
 
     async def latest_events(self, job_id: str) -> list[JobEvent]:
-        """Return the last events of a job, in order: those that tell what is under way are among them."""
+        """Return the last events of a job, in order: those that tell what is in progress are among them."""
         return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from mistify_server.tasks.under_way import UnderWay
+from mistify_server.tasks.in_progress import InProgress
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -21,12 +21,12 @@ class StepQueue:
         self._queue: asyncio.PriorityQueue[tuple[tuple[int, ...], int, Step]] = asyncio.PriorityQueue()
         self._count = itertools.count()
         self._left = 0
-        self._steps = UnderWay()
+        self._steps = InProgress()
 
     @property
     def busy_since(self) -> float:
-        """Return when the oldest step under way began, in seconds since 1970; now if there is none."""
-        return self._steps.since
+        """Return when the oldest step in progress began, in seconds since 1970; now if there is none."""
+        return self._steps.oldest_start
 
     @property
     def waiting(self) -> int:
@@ -61,7 +61,7 @@ class StepQueue:
     async def _run_steps(self) -> None:
         while True:
             _, _, step = await self._queue.get()
-            with self._steps.one():
+            with self._steps.entry():
                 await step()
             self._left -= 1
             self._queue.task_done()

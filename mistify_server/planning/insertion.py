@@ -79,7 +79,7 @@ def insert_goals(
     The parent of a new node is its nearest looser node, as `GoalTree` has it, among the new ones and those
     that have or will have a checkpoint. Without one its parent is the root, which is not widened again:
     a goal whose limits exceed the root's costs is met by the root as it is. Nodes that exist keep their
-    parents, since they are made or under way.
+    parents, since they are made or in progress.
 
     A goal with the budget of such a node joins it, unless it asks for more accuracy than the node's
     checkpoint has (or aims at, while it is still to be made), or its latency is limited and it is packaged as

@@ -35,12 +35,12 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
 def remove_job(store: Store, job_id: str, busy_since: float) -> int:
     """Remove a job that has ended from the store of a running server, then the files that nothing refers to.
 
-    Files that a task under way may have made, which nothing refers to yet, stay for a later removal.
+    Files that a task in progress may have made, which nothing refers to yet, stay for a later removal.
 
     Args:
         store: Of the server.
         job_id: Of the job.
-        busy_since: When the oldest step of a job, or task, under way began, in seconds since 1970; now if
+        busy_since: When the oldest step of a job, or task, in progress began, in seconds since 1970; now if
             there is none.
 
     Returns:

@@ -19,7 +19,7 @@ from mistify_server.web.protocol import TimedProtocol
 #: Connections that wait until they are accepted.
 _BACKLOG = 1024
 
-#: Seconds that answers under way get to end when the server stops; streams of events go on for long.
+#: Seconds that answers in progress get to end when the server stops; streams of events go on for long.
 _GRACE = 2
 
 

@@ -1,4 +1,4 @@
-"""What is under way in a job, as its last events tell."""
+"""What is in progress in a job, as its last events tell."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ SOURCE = "source"
 
 
 def progress_of(events: Iterable[JobEvent]) -> dict[str, str]:
-    """Return what is done for each goal that is under way, and for the source, in words.
+    """Return what is done for each goal that is in progress, and for the source, in words.
 
     `static/mistify.js` does the same with the events that follow.
     """

@@ -336,7 +336,7 @@ async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_conf
 async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that got no answer calls again while its first call is still under way."""
+    """A client that got no answer calls again while its first call is still in progress."""
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     later = [make_config("b", FLOP="0.3x")]
     reading, let_go, readings = threading.Event(), threading.Event(), itertools.count()

@@ -94,7 +94,7 @@ async def test_a_running_job_is_not_removed(
     await caller.call(caller.stub.RemoveJob, request)
 
 
-async def test_files_that_a_task_under_way_may_have_made_stay(
+async def test_files_that_a_task_in_progress_may_have_made_stay(
     caller: Any, site: Any, make_config: Config, wait_until: Any
 ) -> None:
     ended = await caller.submit([make_config("a", FLOP="0.5x")])

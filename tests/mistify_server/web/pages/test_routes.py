@@ -67,9 +67,9 @@ async def test_a_page_begins_where_its_events_go_on(
     page = Tags((await web.get(f"/jobs/{job}")).text)
     (live,) = [attributes for _, attributes in page.tags if attributes.get("id") == "live"]
     assert (live["data-after"], live["data-ended"]) == (str(last), "no")
-    under_way = [attributes for tag, attributes in page.tags if "data-subject" in attributes]
-    assert [each["data-subject"] for each in under_way] == ["half"]
-    assert under_way[0]["data-line"] == "in package, step 1 of 2"
+    in_progress = [attributes for tag, attributes in page.tags if "data-subject" in attributes]
+    assert [each["data-subject"] for each in in_progress] == ["half"]
+    assert in_progress[0]["data-line"] == "in package, step 1 of 2"
     (site.control / "hold-package").unlink()
     await web.get(f"/v1/jobs/{job}/events")
     page = Tags((await web.get(f"/jobs/{job}")).text)
