@@ -56,8 +56,8 @@ class BatchReading:
 
     Attributes:
         source: The name of the text in errors.
-        configs: The goals without mistakes, by their indices.
-        mistaken: The other goals by their indices, each with its value and what is wrong with it.
+        configs: The valid goals, by their indices.
+        invalid: The invalid goals by their indices, each with its value and its errors.
         problems: All problems of the text, at their places in it. A value that already has a problem as JSON
             (a duplicate key, a number without end) is not complained about twice.
         entries: All goals, written out.
@@ -65,7 +65,7 @@ class BatchReading:
 
     source: str
     configs: Mapping[int, PortingConfig]
-    mistaken: Mapping[int, tuple[Any, ValidationError]]
+    invalid: Mapping[int, tuple[Any, ValidationError]]
     problems: tuple[Problem, ...]
     entries: Sequence[Entry]
 
@@ -141,38 +141,38 @@ def read_batch(
     known = {problem.place for problem in problems}
     if not entries and not problems:
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
-    configs, mistaken = _validated([entry.value for entry in entries], common or {})
+    configs, invalid = _validated([entry.value for entry in entries], common or {})
     repaired = {
         index: rechecked(PortingConfig, _with_common(value, common or {}), f"[{index}]")
-        for index, (value, _) in islice(mistaken.items(), _MOST_RECHECKED)
+        for index, (value, _) in islice(invalid.items(), _MOST_RECHECKED)
     }
     wrong = (
         repaired[index].problems
         if index in repaired
         else problems_of(error, PortingConfig, f"[{index}]", value)
-        for index, (value, error) in mistaken.items()
+        for index, (value, error) in invalid.items()
     )
     found = in_the_file(chain.from_iterable(wrong), entries)
     problems += [problem for problem in found if problem.place not in known]
     problems += in_the_file(_problems_together(entries, configs, repaired, server_knows_more), entries)
-    return BatchReading(source, configs, mistaken, tuple(dict.fromkeys(problems)), entries)
+    return BatchReading(source, configs, invalid, tuple(dict.fromkeys(problems)), entries)
 
 
 def _validated(
     values: Sequence[Any], common: Mapping[str, object]
 ) -> tuple[dict[int, PortingConfig], dict[int, tuple[Any, ValidationError]]]:
-    """Return the configs without mistakes, and the others with theirs, by their indices."""
+    """Return the valid configs, and the invalid ones with their errors, by their indices."""
     configs: dict[int, PortingConfig] = {}
-    mistaken: dict[int, tuple[Any, ValidationError]] = {}
+    invalid: dict[int, tuple[Any, ValidationError]] = {}
     for index, value in enumerate(values):
         try:
             config = PortingConfig.model_validate(_with_common(value, common))
         except ValidationError as error:
-            mistaken[index] = value, error
+            invalid[index] = value, error
         else:
             config.model_fields_set.difference_update(common.keys() - value.keys())
             configs[index] = config
-    return configs, mistaken
+    return configs, invalid
 
 
 def _with_common(value: Any, common: Mapping[str, object]) -> Any:

@@ -6,7 +6,7 @@ from functools import partial
 from mistify.config.reading import BatchReading, collective_batches, read_batch
 from mistify.errors import invalid_config
 from mistify_server.planning.batch import ResolvedBatch
-from mistify_server.planning.lookup.mistaken import without_mistakes
+from mistify_server.planning.lookup.invalid_goals import repaired_configs
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.tasks.problems import ProblemCollector
@@ -46,7 +46,7 @@ def read_and_resolve(
             the text and looking up its names: no worker is asked.
     """
     reading, problems = read_configs(config_text, max_goals), ProblemCollector()
-    configs = sorted([*reading.configs.items(), *without_mistakes(reading.mistaken)])
+    configs = sorted([*reading.configs.items(), *repaired_configs(reading.invalid)])
     resolved = resolver.resolve(collective_batches(dict(configs)), problems)
     if reading.problems:
         raise invalid_config([*reading.problems, *reading.in_the_file(problems.problems)])

@@ -1,4 +1,4 @@
-"""Configs with mistakes, of which the other parts can be looked up all the same."""
+"""Configs of invalid goals, repaired so that their valid parts can be looked up all the same."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -18,22 +18,22 @@ _STAND_INS: Mapping[str, Any] = {
 }
 
 
-def without_mistakes(
-    mistaken: Mapping[int, tuple[Any, ValidationError]],
+def repaired_configs(
+    invalid: Mapping[int, tuple[Any, ValidationError]],
 ) -> Iterator[tuple[int, PortingConfig]]:
-    """Yield configs without what is wrong in them, by their indices; those that are no objects are left out.
+    """Yield invalid configs without their invalid parts, by their indices; values that are no objects go.
 
     Args:
-        mistaken: As of `mistify.config.reading.BatchReading`.
+        invalid: `mistify.config.reading.BatchReading.invalid`.
     """
-    for index, (value, error) in mistaken.items():
+    for index, (value, error) in invalid.items():
         if isinstance(value, dict):
-            config = _mended(value, error)
+            config = _repaired(value, error)
             if config is not None:
                 yield index, config
 
 
-def _mended(value: dict[str, Any], error: ValidationError) -> PortingConfig | None:
+def _repaired(value: dict[str, Any], error: ValidationError) -> PortingConfig | None:
     """Return a config without the wrong values; without the whole parts around them if that does not do."""
     wrong = [details["loc"] for details in error.errors()]
     for keys in (wrong, [place[:1] for place in wrong]):

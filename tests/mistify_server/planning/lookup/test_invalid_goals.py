@@ -11,7 +11,7 @@ from executors.contract.executor import executor_classes
 from executors.params import BUILT_IN
 from mistify.config.reading import collective_batches, read_batch
 from mistify_server.planning.lookup.data_roots import DataRoots
-from mistify_server.planning.lookup.mistaken import without_mistakes
+from mistify_server.planning.lookup.invalid_goals import repaired_configs
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.store.directory import open_store
@@ -35,8 +35,8 @@ def resolver(tmp_path: Path) -> Iterator[BatchResolver]:
 def found(resolver: BatchResolver, *configs: Any) -> list[str]:
     """The places of all problems, by reading and by looking up."""
     reading, problems = read_batch(json.dumps(configs)), ProblemCollector()
-    mended = dict(without_mistakes(reading.mistaken))
-    resolver.resolve(collective_batches({**reading.configs, **mended}), problems)
+    repaired = dict(repaired_configs(reading.invalid))
+    resolver.resolve(collective_batches({**reading.configs, **repaired}), problems)
     return sorted(problem.place for problem in (*reading.problems, *problems.problems))
 
 
