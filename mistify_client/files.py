@@ -29,7 +29,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        problem = Problem(str(path), f"bytes that are no text ({error.reason})", "UTF-8 text", "save it so")
+        problem = Problem(
+            str(path), f"a file that is not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8"
+        )
         raise invalid_config([problem], str(path)) from error
     except OSError as error:
         problem = Problem(str(path), error.strerror or str(error), "a file to read", "check the path")

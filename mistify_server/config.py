@@ -245,7 +245,7 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
             path.read_bytes()  # pydantic-settings takes a file that is not there for an empty one
         config = Merged(**chosen)  # type: ignore[arg-type]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "mend it")
+        problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "fix it")
         raise invalid_config([problem], source) from error
     except ValidationError as error:
         problems = problems_of(error, ServeConfig)

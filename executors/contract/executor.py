@@ -235,7 +235,7 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
     except UnusablePlugInError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f"algorithm {name!r} cannot be used: {error}; mend or remove the plug-in that defines it",
+            f"algorithm {name!r} cannot be used: {error}; fix or remove the plug-in that defines it",
         ) from error
 
 

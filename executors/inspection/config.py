@@ -76,9 +76,9 @@ def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any
     except RecursionError as error:
         raise deep from error
     except ValueError as error:
-        raise invalid(path, "a configuration that is no JSON") from error
+        raise invalid(path, "a configuration that is not valid JSON") from error
     if not isinstance(config, dict):
-        raise invalid(path, "a configuration that is no JSON object")
+        raise invalid(path, "a configuration that is not a JSON object")
     if any(depth > limits.config_depth for depth, _ in _values(config)):
         raise deep
     return config

@@ -54,7 +54,7 @@ def _rows(path: Path) -> Iterator[Row]:
                 actual = f"a cell of more than {csv.field_size_limit():,} characters"
                 fix = "write the data as .jsonl or .npz"
                 raise _bad_row(path, row, actual, "shorter cells", fix) from error
-            raise _bad_row(path, row, f"what is no CSV ({error})", "CSV in UTF-8") from error
+            raise _bad_row(path, row, f"text that is not valid CSV ({error})", "CSV in UTF-8") from error
 
 
 def _columns(path: Path, reader: "csv.DictReader[str]") -> int:

@@ -36,7 +36,7 @@ def _rows(path: Path) -> Iterator[Row]:
                 cells = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise _bad_row(
-                    path, number, f"what is no JSON ({error})", "an object on each line"
+                    path, number, f"text that is not valid JSON ({error})", "an object on each line"
                 ) from error
             if not isinstance(cells, dict):
                 raise _bad_row(path, number, f"a {type(cells).__name__}", "an object on each line")

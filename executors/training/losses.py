@@ -48,7 +48,7 @@ def check_output_loss(
     except Exception as error:  # what a plug-in raises is its own business
         fault = repr(error)
     if fault:
-        raise InvalidValue(loss, "the name of a loss that can be used", f"mend the plug-in {loss}: {fault}")
+        raise InvalidValue(loss, "the name of a loss that can be used", f"fix the plug-in {loss}: {fault}")
 
 
 def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> str:

@@ -175,7 +175,7 @@ def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_funct
         exec(compile(content, path, "exec"), vars(module))  # noqa: S102 (the operator allows it)
         definition = vars(module)[name]
     except Exception as error:  # what a user's file raises is its own business
-        raise InvalidValue(name, f"a name in {Path(path).name}", f"mend the file: {error!r}") from error
+        raise InvalidValue(name, f"a name in {Path(path).name}", f"fix the file: {error!r}") from error
     if callable(definition) and not isinstance(definition, type):
         return of_function(definition)
     expected = f"a function, or a class derived from {base.__module__}.{base.__qualname__}"
@@ -184,7 +184,7 @@ def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_funct
     try:
         return _instance(definition)
     except Exception as error:  # as above
-        raise InvalidValue(name, expected, f"mend the file: {error!r}") from error
+        raise InvalidValue(name, expected, f"fix the file: {error!r}") from error
 
 
 @cache
@@ -195,7 +195,7 @@ def _made(group: str, name: str, base: type[T], what: str) -> T:
     try:
         return _instance(load_class(point, base))
     except Exception as error:  # what a plug-in raises is its own business
-        fix = f"mend the plug-in {name}: {error}"
+        fix = f"fix the plug-in {name}: {error}"
         raise InvalidValue(name, f"the name of a {what} that can be used", fix) from error
 
 
@@ -216,12 +216,12 @@ def plugged_in_score(metric: Metric, predictions: Array, targets: Array) -> floa
     try:
         figure = float(plugged_in(metric).score(predictions, targets))
     except Exception as error:  # what a plug-in raises is its own business
-        message = f"the plug-in's metric {metric} fails: {error!r}; mend the plug-in"
+        message = f"the plug-in's metric {metric} fails: {error!r}; fix the plug-in"
         raise MistifyError(ErrorCode.INTERNAL, message) from error
     if isfinite(figure) and 0 <= figure <= (1.0 if metric.is_share else figure):
         return figure
     expected = "a share from 0 to 1" if metric.is_share else "an error of 0 or more"
     raise MistifyError(
         ErrorCode.INTERNAL,
-        f"the plug-in's metric {metric} is {figure}; expected {expected}; mend the plug-in",
+        f"the plug-in's metric {metric} is {figure}; expected {expected}; fix the plug-in",
     )

@@ -29,7 +29,7 @@ def _normalise_name(value: object) -> object:
     if not _NAME.fullmatch(name):
         raise InvalidValue(value, "a hardware name", "use up to 64 letters, digits, dots and hyphens")
     if name in set(Quantization):
-        raise InvalidValue(value, "a hardware name", "call it something that is no precision")
+        raise InvalidValue(value, "a hardware name", "do not name it after a precision")
     return name
 
 

@@ -212,7 +212,7 @@ def _limit_on(axis: Axis) -> Any:
 def _limit_on_broken(name: str, reason: str) -> Any:
     def refuse(value: object) -> None:
         raise InvalidValue(
-            value, "the name of a metric that can be used", f"mend the plug-in {name}: {reason}"
+            value, "the name of a metric that can be used", f"fix the plug-in {name}: {reason}"
         )
 
     return Annotated[None, PlainValidator(refuse)]

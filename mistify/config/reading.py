@@ -270,7 +270,7 @@ def _unusable(name: str, known: Sequence[str], group: str) -> InvalidValue | Non
         if point := plug_ins(group).get(name):
             check_plug_in(point)
     except UnusablePlugInError as error:
-        return InvalidValue(name, "the name of one that can be used", f"mend the plug-in {name}: {error}")
+        return InvalidValue(name, "the name of one that can be used", f"fix the plug-in {name}: {error}")
     return None
 
 

@@ -54,13 +54,15 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
     try:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {name}") from error
+        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is not a package: it has no {name}") from error
     except OSError as error:  # such as of a directory in its place
         value = error.strerror or str(error)
         problem = Problem(str(path), value, "a file that can be read", "fetch the package again")
         raise corrupt_package(directory, [problem]) from error
     except (ValueError, RecursionError) as error:
-        problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")
+        problem = Problem(
+            str(path), "a file that is not valid JSON", "a manifest", f"fetch the package again ({error})"
+        )
         raise corrupt_package(directory, [problem]) from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if isinstance(version, int) and version > newest:

@@ -74,6 +74,6 @@ def _loaded(point: EntryPoint) -> type[Correlation]:
     except UnusablePlugInError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f'the correlation measure "{point.name}" cannot be used: {error}; mend or '
+            f'the correlation measure "{point.name}" cannot be used: {error}; fix or '
             "remove the plug-in that defines it",
         ) from error

@@ -51,7 +51,10 @@ class LoadedBlock:
             self._run = open_network(network, execution, threads)
         except (ValueError, RuntimeError) as error:
             problem = Problem(
-                str(directory / variant.file), f"no network ({error})", "a block", "fetch it again"
+                str(directory / variant.file),
+                f"a file that is not a network ({error})",
+                "a block",
+                "fetch it again",
             )
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "a block cannot be run", [problem]) from error
 

@@ -68,7 +68,7 @@ class _Block:
             network = read_network(content)
             signatures = {one.signatureKey.decode(): one for one in network.signatureDefs}
         except Exception as error:  # of whatever is read in its place
-            problem = Problem(name, f"no network ({error})", "a block", "fetch it again")
+            problem = Problem(name, f"a file that is not a network ({error})", "a block", "fetch it again")
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "a block cannot be read", [problem]) from error
         return cls(name, network, signatures)
 

@@ -152,7 +152,7 @@ def _read(path: Path) -> DeviceTable:
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         problem = Problem(place or str(path), "something else", "a table", "remove it, and measure again")
-        raise MistifyError(ErrorCode.INVALID_CONFIG, f"{path} holds no table", [problem]) from error
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"{path} does not hold a table", [problem]) from error
     check_table(table)
     return table
 

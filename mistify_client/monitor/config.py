@@ -166,7 +166,7 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
     try:
         content = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
-        problem = Problem(str(path), "no TOML", "a monitor.toml", f"mend it: {error}")
+        problem = Problem(str(path), "a file that is not valid TOML", "a monitor.toml", f"fix it: {error}")
         raise invalid_config([problem], str(path)) from error
     try:
         whole = _with_server(content, server, str(path))

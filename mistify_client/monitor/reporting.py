@@ -131,7 +131,7 @@ class Reporting:
             if passes(error):
                 self._journal.problem(_ABOUT, str(error))
                 return False
-            outcome = f"the server takes no report: {error}"
+            outcome = f"the server refuses the report: {error}"
         self._journal.problem(_ABOUT, None)
         self._journal.note("latency", outcome, goal=package.goal, job=package.job)
         self._keep(package, latency.model_copy(update={"reported": True}))

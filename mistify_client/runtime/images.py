@@ -91,7 +91,7 @@ def _checked(image: Array, preparation: ImagePreparation, info: TensorInfo) -> A
             f"one image, uint8 of shape {taken}, RGB",
             "decode it, for example with numpy.asarray(PIL.Image.open(FILE).convert('RGB'))",
         )
-        raise MistifyError(ErrorCode.INVALID_DATASET, "it is no image that can be prepared", [problem])
+        raise MistifyError(ErrorCode.INVALID_DATASET, "the image cannot be prepared", [problem])
     return image
 
 

@@ -67,7 +67,7 @@ def read_tuning_file(path: Path) -> TuningFile:
         content = tomllib.loads(read_text(path))
         settings = TuningFile.model_validate(content)
     except tomllib.TOMLDecodeError as error:
-        problem = Problem(str(path), "no TOML", "a tuning.toml", f"mend it: {error}")
+        problem = Problem(str(path), "a file that is not valid TOML", "a tuning.toml", f"fix it: {error}")
         raise invalid_config([problem], str(path)) from error
     except ValidationError as error:
         raise invalid_config(problems_of(error, TuningFile, value=content), str(path)) from error

@@ -173,7 +173,7 @@ class Trainer:
         wrong = [name for name in known if name not in arrays or arrays[name].shape != known[name].shape]
         others = sorted(arrays.keys() - known.keys())
         if wrong or others:
-            fixes = {"mend": wrong, "leave out": others}
+            fixes = {"fix": wrong, "leave out": others}
             hints = "; ".join(f"{fix} {', '.join(names)}" for fix, names in fixes.items() if names)
             reason = f"expected the weights {', '.join(known)} in their shapes; {hints}"
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)

@@ -178,7 +178,7 @@ def _parse(line: bytes) -> WorkerMessage:
     try:
         return WORKER_MESSAGE.validate_json(line)
     except ValidationError as error:
-        raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
+        raise WorkerDied(f"the worker wrote a line that is not an answer: {line[:80]!r}") from error
 
 
 def needed(task: Task) -> frozenset[str]:

@@ -37,5 +37,5 @@ async def config_text(request: Request) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise MistifyError(
-            ErrorCode.INVALID_CONFIG, f"the config is no UTF-8 ({error}); save it in that encoding"
+            ErrorCode.INVALID_CONFIG, f"the config is not valid UTF-8 ({error}); save it in that encoding"
         ) from error

@@ -102,7 +102,7 @@ def test_a_config_that_names_a_broken_metric_or_loss_is_refused_when_it_is_read(
         "[0].dataset.losses.u": '"lost"',
         "[0].dataset.losses.w": '"kpet"',
     }
-    assert problems["[0].dataset.metric"].fix.startswith("mend the plug-in absent: plugged:Absent")
+    assert problems["[0].dataset.metric"].fix.startswith("fix the plug-in absent: plugged:Absent")
     assert problems["[0].dataset.losses.w"].fix == 'did you mean "kept"?'
 
 

@@ -62,7 +62,7 @@ def _root(path: Path) -> dict[str, Any]:
                 return dict(json.loads(json.dumps(root), object_hook=_plain))
     raise invalid(
         path,
-        f"a SavedModel that is no functional or sequential model, which {NOT_ADAPTABLE}",
+        f"a SavedModel that is neither a functional nor a sequential model, which {NOT_ADAPTABLE}",
         "a functional or sequential model",
         "build it of Keras's own layers",
     )

@@ -117,7 +117,7 @@ def _load(point: EntryPoint) -> type[Policy]:
     try:
         return load_class(point, Policy)
     except UnusablePlugInError as error:
-        problem = Problem("policy.name", shown(point.name), "a policy that can be loaded", f"mend {error}")
+        problem = Problem("policy.name", shown(point.name), "a policy that can be loaded", f"fix {error}")
         raise invalid_config([problem], "the policy") from error
 
 
@@ -129,6 +129,6 @@ def _try(policy: Policy, point: EntryPoint) -> None:
         policy.decide(Situation(0.0, 0, 0.0, options, 1.0, True, reading, reading, Targets()))
     except Exception as error:  # of whatever the plug-in does
         expected = f"a policy that decides as {Policy.__module__}.{Policy.__name__} says"
-        fix = f"mend {point.value}: {type(error).__name__}: {error}"
+        fix = f"fix {point.value}: {type(error).__name__}: {error}"
         problem = Problem("policy.name", shown(point.name), expected, fix)
         raise invalid_config([problem], "the policy") from error

@@ -98,7 +98,7 @@ def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes
     """
     path = directory / NETWORK
     if not path.is_file():
-        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {NETWORK}")
+        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is not a package: it has no {NETWORK}")
     if describe_file(path).sha256 != reference.sha256:
         reason = f"the package of the goal {reference.goal_id} is not the one that the peer has tuned"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, reason)

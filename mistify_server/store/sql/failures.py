@@ -25,7 +25,7 @@ _ADVICE = {
     sqlite3.SQLITE_CORRUPT: (ErrorCode.STORE_VERSION, "is damaged; restore a backup or use another --store"),
     sqlite3.SQLITE_NOTADB: (
         ErrorCode.STORE_VERSION,
-        "holds a mistify.db that is no database; use another --store",
+        "holds a mistify.db that is not a database; use another --store",
     ),
 }
 

@@ -191,12 +191,12 @@ def weights_cut(good: Path, path: Path) -> None:
         rewritten(good, path, weights=archive.read("model.weights.h5")[:1000])
 
 
-@malformed("no-json.keras", "that is no JSON")
+@malformed("no-json.keras", "that is not valid JSON")
 def no_json(good: Path, path: Path) -> None:
     rewritten(good, path, config=b"{'class_name': 'Functional'}")
 
 
-@malformed("list.keras", "that is no JSON object")
+@malformed("list.keras", "that is not a JSON object")
 def a_list(good: Path, path: Path) -> None:
     rewritten(good, path, config=b"[]")
 

@@ -37,7 +37,7 @@ def test_a_cell_that_is_too_long_is_reported(tmp_path):
 
 def test_the_row_that_is_no_csv_is_reported(tmp_path):
     (tmp_path / "t.csv").write_text('x,y\n1 2 3,0\n"1 2 3"4,1\n')
-    assert "row 3: what is no CSV (" in problem_of(tmp_path / "t.csv", SIGNATURE)
+    assert "row 3: text that is not valid CSV (" in problem_of(tmp_path / "t.csv", SIGNATURE)
 
 
 def test_columns_that_are_no_inputs_are_named_and_not_rows(tmp_path):

@@ -291,7 +291,7 @@ def test_the_row_of_a_csv_that_is_wrong_is_reported(tmp_path, case):
 
 
 JSONL_ERRORS = {
-    '{"x": [1, 2, 3], "y": 0}\n{"x": [1, 2': "row 2: what is no JSON",
+    '{"x": [1, 2, 3], "y": 0}\n{"x": [1, 2': "row 2: text that is not valid JSON",
     '{"x": [1, 2, 3], "y": 0}\n[1]': "row 2: a list",
     '{"x": [1, 2, 3], "y": 0}\n{"y": 0}': "row 2: no x",
     '{"x": [[1, 2], [3]], "y": 0}': "row 1: figures = [[1, 2], [3]]; expected numbers, as many in each list",

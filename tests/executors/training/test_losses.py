@@ -175,13 +175,13 @@ def test_a_loss_that_can_be_used_is_accepted():
         ("kind", "absolute", "expected a loss of classes, which kind has"),
         ("figure", "costly_misses", "expected a loss of figures or vectors"),
         ("figure", "nowhere", "install the plug-in"),
-        ("figure", "abstract", "mend the plug-in abstract: .*abstract"),
-        ("figure", "gone", "mend the plug-in gone: .*AttributeError"),
+        ("figure", "abstract", "fix the plug-in abstract: .*abstract"),
+        ("figure", "gone", "fix the plug-in gone: .*AttributeError"),
         ("figure", "many", r"it has the shape \(8, 1\)"),
         ("figure", "flat", "no gradient"),
         ("figure", "endless", "NaN or infinite"),
         ("figure", "fails", "ZeroDivisionError"),
-        ("figure", "asks", "mend the plug-in asks"),
+        ("figure", "asks", "fix the plug-in asks"),
     ],
 )
 def test_a_loss_that_cannot_be_used_is_refused_with_the_reason(name, loss, reason):

@@ -219,9 +219,9 @@ def test_a_file_is_what_it_is_now_and_not_what_it_was_for_an_earlier_job(tmp_pat
     ("content", "reason"),
     [
         ("figure = 3", "a function, or a class"),
-        ("import no_such_module", "mend the file: ModuleNotFoundError"),
-        ("def other(): pass", "mend the file: KeyError"),
-        ("def figure(:", "mend the file: SyntaxError"),
+        ("import no_such_module", "fix the file: ModuleNotFoundError"),
+        ("def other(): pass", "fix the file: KeyError"),
+        ("def figure(:", "fix the file: SyntaxError"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, content, reason):
@@ -233,10 +233,10 @@ def test_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, content
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("kinds = (OutputKind.FIGURES,)", "mend the file: TypeError.*abstract"),
-        ("def score(self, predictions, targets): return 0.0", "mend the file: AttributeError.*kinds"),
-        ("kinds = ()\n    def score(self, predictions, targets): return 0.0", "mend the file: .*no kinds"),
-        ("def __init__(self): self.x = 1 / 0\n    score = len", "mend the file: ZeroDivisionError"),
+        ("kinds = (OutputKind.FIGURES,)", "fix the file: TypeError.*abstract"),
+        ("def score(self, predictions, targets): return 0.0", "fix the file: AttributeError.*kinds"),
+        ("kinds = ()\n    def score(self, predictions, targets): return 0.0", "fix the file: .*no kinds"),
+        ("def __init__(self): self.x = 1 / 0\n    score = len", "fix the file: ZeroDivisionError"),
     ],
 )
 def test_classes_in_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, body, reason):

@@ -352,7 +352,7 @@ def test_run_says_what_is_wrong(mistify, package, tmp_path):
         assert message in result.stderr
     result = mistify("run", tmp_path, "--input", tmp_path / "x.npy")
     assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
-    assert "is no package" in result.stderr
+    assert "is not a package" in result.stderr
 
 
 @pytest.mark.sampled

@@ -85,7 +85,7 @@ def test_what_is_no_report_is_refused(mistify, tmp_path, content):
     (tmp_path / "report.json").write_text(content)
     result = mistify("report", tmp_path, "--png", tmp_path / "png")
     assert result.exit_code == ErrorCode.INVALID_CONFIG.exit_code
-    assert f"{tmp_path / 'report.json'} is no report" in result.stderr
+    assert f"{tmp_path / 'report.json'} is not a report" in result.stderr
 
 
 def test_without_matplotlib_it_is_said_what_to_install(tmp_path):

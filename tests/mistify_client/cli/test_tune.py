@@ -170,7 +170,7 @@ def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
         ('group = "a"\nlearning_rat = 1', 'did you mean "learning_rate"?'),
         ('group = "a"\n[privacy]\nlower = 0\nupper = 1\nunit = "value"\nbudget = 5', "privacy.epsilon"),
         ('group = "a"\n[privacy]\nlower = 2\nupper = 1\nunit = "value"\nepsilon = 1\nbudget = 5', "bounds 2"),
-        ("group", "no TOML"),
+        ("group", "not valid TOML"),
     ],
 )
 def test_mistakes_in_the_file_are_reported(settings, text, message):

@@ -86,7 +86,7 @@ def test_a_server_takes_the_place_of_the_configs(write):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("interval = ", "no TOML.*Invalid value"),
+        ("interval = ", "not valid TOML.*Invalid value"),
         ("interval = 250", 'interval: got 250; expected a time such as "2s"; write its unit'),
         ('interval = "0.5x"', "interval: .*use ms, s or min"),
         ('interval = "0s"', "interval: .*above 0"),

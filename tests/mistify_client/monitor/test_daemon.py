@@ -226,7 +226,7 @@ def test_a_wrong_config_starts_nothing(package, config, text, code):
 def test_a_directory_that_is_no_package_is_refused(tmp_path, config):
     refused = mistify("monitor", "--package", tmp_path, "--config", config)
     assert refused.returncode == 3
-    assert "is no package" in refused.stderr
+    assert "is not a package" in refused.stderr
 
 
 def test_decides_once(package, config):

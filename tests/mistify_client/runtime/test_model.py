@@ -134,7 +134,7 @@ def test_a_changed_file_is_refused(package):
 
 
 def test_a_directory_without_package_is_named(tmp_path):
-    with pytest.raises(MistifyError, match="is no package") as caught:
+    with pytest.raises(MistifyError, match="is not a package") as caught:
         load(tmp_path)
     assert caught.value.code is ErrorCode.NOT_FOUND
 

@@ -169,7 +169,7 @@ def test_weights_that_there_are_not_are_named(trainer):
         trainer.restore(weights | {"scores/biases": np.zeros(3)})
     assert caught.value.code is ErrorCode.INVALID_DATASET
     weights["scores/biases"] = weights.pop("scores/bias")
-    with pytest.raises(MistifyError, match=r"mend scores/bias; leave out scores/biases$"):
+    with pytest.raises(MistifyError, match=r"fix scores/bias; leave out scores/biases$"):
         trainer.restore(weights)
 
 

@@ -200,4 +200,4 @@ def test_a_policy_that_does_not_decide_over_options_is_refused_before_it_is_used
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     (problem,) = caught.value.problems
     assert (problem.place, problem.value) == ("policy.name", '"fastest"')
-    assert problem.fix.startswith(f"mend {name}:Fastest: ")
+    assert problem.fix.startswith(f"fix {name}:Fastest: ")

@@ -55,5 +55,5 @@ def test_daemons_of_other_packages_do_not_mind(package, holder, tmp_path):
 
 
 def test_what_is_no_package_has_no_daemon(tmp_path):
-    with pytest.raises(MistifyError, match="is no package"):
+    with pytest.raises(MistifyError, match="is not a package"):
         MonitorState.of(tmp_path)

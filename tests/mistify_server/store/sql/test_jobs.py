@@ -349,7 +349,7 @@ def test_a_store_of_a_newer_version_says_what_to_do(tmp_path: Path) -> None:
 
 def test_what_is_no_database_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "mistify.db").write_text("hello" * 1000)
-    with pytest.raises(MistifyError, match="no database") as raised, open_store(tmp_path):
+    with pytest.raises(MistifyError, match="not a database") as raised, open_store(tmp_path):
         pass
     assert raised.value.code is ErrorCode.STORE_VERSION
 
