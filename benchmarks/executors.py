@@ -37,7 +37,7 @@ ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
 NETWORKS: Final = ("resnet8", "snips")
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 
-#: Part of a goal's steps in which it is cut, at the most.
+#: Part of a goal's steps in which it is cut, at most.
 _CUTTING: Final = 0.4
 
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
@@ -119,7 +119,7 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
 def configs_of(
     algorithm: str, model: ModelSource, files: DataSource, settings: Mapping[str, object], steps: int
 ) -> list[dict[str, object]]:
-    """Return the configs of all goals for an algorithm, with so many steps for each at the most."""
+    """Return the configs of all goals for an algorithm, with at most so many steps for each."""
     cutting = round(_CUTTING * steps)
     config = {**settings, "source_steps": 0, "adapt_steps": cutting, "tune_steps": steps - cutting}
     metric = files.settings.metric

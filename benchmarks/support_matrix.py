@@ -269,9 +269,9 @@ Written by `make support-matrix`; not edited by hand. Every architecture of `ker
 smallest input that it takes, and BERT encoders, all with random weights. *Least*: what is left of the
 multiply-adds with one unit in each channel group. *Blocks*: residual blocks that can be left out; *shallow*:
 how far a network without every other of them is from the whole one that ignores what they make, as a share of
-the largest output (1e-4 at the most). *Narrowed*: how far a network cut to half its
+the largest output (1e-4 at most). *Narrowed*: how far a network cut to half its
 multiply-adds is from the whole one with the cut units masked, as a share of the largest output (1e-4 at the
-most). *Packaged*: how far LiteRT is from Keras for the narrowed network (1e-3 at the most).
+most). *Packaged*: how far LiteRT is from Keras for the narrowed network (1e-3 at most).
 
 """
 

@@ -6,7 +6,7 @@ Mistify's has: flipped images, the source's outputs for these and the others as 
 is kept over cuts, decoupled weight decay, and the average of the last weights. The learning rate is the
 caller's choice.
 
-Of what was tried with an earlier version, this came out best on the test file, and was not chosen anew on
+Of what was tried with an earlier version, this came out best on the test file, and was not chosen again on
 validation data: training between cuts, ranking within layers (against all layers at once, and isomorphic
 ones), and no sparsity regularisation while cutting.
 """
@@ -208,7 +208,7 @@ class _Learner:
                 weight.copy_(average)
 
     def _start(self) -> None:
-        """Take up the weights as they are, and average them anew."""
+        """Take up the weights as they are, and average them again."""
         self._optimizer = torch.optim.SGD(
             self._network.parameters(), self._rate, momentum=_MOMENTUM, nesterov=True
         )

@@ -5,7 +5,7 @@
 ResNet-8 (MLPerf Tiny's architecture, random weights, batch norm folded), batches of 32, SGD with momentum,
 cross entropy and a teacher at half of its weight: the whole network with one and with two threads, and its
 last two blocks. Each side is a process of its own that loads nothing but what its client needs; they take
-bursts of steps in turn. Memory is what a process keeps resident at the most, from its start on. It needs no
+bursts of steps in turn. Memory is what a process keeps resident at most, from its start on. It needs no
 data.
 """
 

@@ -174,7 +174,7 @@ class AdaptiveNetParams(IterativePruningParams):
     """The settings of AdaptiveNet.
 
     Attributes:
-        largest: The share of the parameters, and of the multiply-adds, that a block has at the most where it
+        largest: The share of the parameters, and of the multiply-adds, that a block has at most where it
             can be divided.
         merge: How many blocks in a row one takes the place of.
         shrink: Shares that are left of the channels inside a block, or between several where one has none.

@@ -157,7 +157,7 @@ class AdaptationExecutor(ABC):
 
     @property
     def calibrated(self) -> bool:
-        """Check whether batch norms have the right statistics as they are; others are measured anew.
+        """Check whether batch norms have the right statistics as they are; others are measured again.
 
         That is so where a network was put together of parts that were calibrated before.
         """

@@ -81,5 +81,5 @@ def _check_member(path: Path, member: zipfile.ZipInfo, limits: Limits) -> None:
         raise invalid(
             path,
             f"the member {name[:100]} that grows from {member.compress_size:,} to {member.file_size:,} bytes",
-            f"{limits.expansion} times its packed size at the most",
+            f"at most {limits.expansion} times its packed size",
         )

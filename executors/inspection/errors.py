@@ -29,4 +29,4 @@ def too_large(path: Path | str, actual: str, limit: float) -> MistifyError:
         actual: What is too large, and how large it is.
         limit: The most that is allowed.
     """
-    return invalid(path, actual, f"{limit:,.0f} at the most", "save a smaller model")
+    return invalid(path, actual, f"at most {limit:,.0f}", "save a smaller model")

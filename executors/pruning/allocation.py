@@ -35,7 +35,7 @@ Weights: TypeAlias = Mapping[str, float]
 #: Widths of a group that are tried at once, at most about.
 _WIDTHS: Final = 16
 
-#: Worth that an exchange gains at the least, and that is given up for it at the most.
+#: Worth that an exchange gains at least, and that is given up for it at most.
 _LEAST_GAIN: Final = 0.01
 _MOST_EXCHANGED: Final = 0.25
 

@@ -18,7 +18,7 @@ from executors.timing import activity
 from executors.training.trainer import Trainer, constant
 from mistify.costs.budget import Costs, share_left
 
-#: Building a network anew and tracing it takes the time of so many multiply-adds of training for each of its
+#: Rebuilding a network and tracing it takes the time of so many multiply-adds of training for each of its
 #: layers: 2.7 s for a ResNet-8, at 50 thousand million a second.
 _BUILDING: Final = 4e9
 
@@ -103,7 +103,7 @@ class IterativePruningExecutor(PruningExecutor):
             except StuckError:
                 if not self._state.masked_flops:
                     raise
-                # Built anew, it may have other groups: a grouped convolution of one group is an ordinary one.
+                # Rebuilt, it may have other groups: a grouped convolution of one group is an ordinary one.
                 self._rebuild(self._state.structure)
                 self._cut(done)
         return steps
@@ -122,7 +122,7 @@ class IterativePruningExecutor(PruningExecutor):
     def _adopt(self, keep: Keep, moments: Mapping[int, Moments], structure: Structure | None = None) -> None:
         """Go on with these units of every group, which take over from the others.
 
-        Where cuts are not trained, all layers are fitted anew.
+        Where cuts are not trained, all layers are fitted again.
 
         Args:
             keep: The units.

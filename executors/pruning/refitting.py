@@ -26,7 +26,7 @@ from executors.training.evaluation import examples_of_shapes
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.int64]
 
-#: Training examples that layers are fitted on, at the most.
+#: Training examples that layers are fitted on, at most.
 _EXAMPLES: Final = 250
 
 #: Places at which a layer is fitted: so many for each column of its kernel, between these two.

@@ -60,7 +60,7 @@ def _total(fits: "list[_Fit]", units: Ids) -> Array:
 
 @dataclass
 class _Fit:
-    """A consumer's weights while units are eliminated, each time fitted anew.
+    """A consumer's weights while units are eliminated, each time fitted again.
 
     Attributes:
         inverse: Of the covariance of the channels that are left [channels, channels].

@@ -168,7 +168,7 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
             counted(len(values), "value"), 'a model of a fixed length, or "length" of the text settings'
         )
     if len(values) > length:
-        raise CellError(counted(len(values), "value"), f"{length} at the most")
+        raise CellError(counted(len(values), "value"), f"at most {length}")
     return np.asarray([*values, *[padding] * (length - len(values))], np.int64)
 
 

@@ -31,7 +31,7 @@ class Tokenizer:
         self._settings = settings
 
     def text(self, text: str, length: int) -> list[int]:
-        """Return the ids of a text, `length` of them at the most."""
+        """Return the ids of a text, at most `length` of them."""
         first, last = self._end(_FIRST), self._end(_LAST)
         words = [id_ for word in _TOKEN.findall(text.lower()) for id_ in self._pieces(word)]
         return [*first, *words[: length - len(first) - len(last)], *last]

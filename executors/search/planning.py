@@ -24,7 +24,7 @@ _LEAST_GAIN: Final = 0.05
 #: by a twelfth without a block, and ahead by three points in the end; the encoder of SNIPS by three quarters.
 _BEHIND: Final = 0.15
 
-#: Worth by which a network falls short of what its blocks were chosen for: they are chosen anew.
+#: Worth by which a network falls short of what its blocks were chosen for: they are chosen again.
 _MISJUDGED: Final = 0.25
 
 #: The least that a group or a block counts, as a share of the one that counts most.
@@ -63,7 +63,7 @@ class Planner:
     """Plans widths and depth under limits on what falls in steps with a width, latency above all.
 
     It also plans where limits can only be met without some blocks. Widths follow the profiles of the
-    hardware, which measurements of a plan correct; which blocks go is decided anew only where such a
+    hardware, which measurements of a plan correct; which blocks go is decided again only where such a
     correction leaves a network that is worth much less.
 
     Args:

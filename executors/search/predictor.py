@@ -52,7 +52,7 @@ class Predictor:
     """A Gaussian process over the features of candidates.
 
     Attributes:
-        samples: The latest that it was told, 500 at the most.
+        samples: The latest that it was told, at most 500.
     """
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
@@ -69,7 +69,7 @@ class Predictor:
         return saved_samples(self.samples)
 
     def learn(self, samples: Iterable[Sample]) -> None:
-        """Know more samples; how similar candidates are is found out anew."""
+        """Know more samples; how similar candidates are is found out again."""
         self.samples = [*self.samples, *samples][-_SAMPLES:]
         self._process = self._fitted()
 

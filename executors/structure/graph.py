@@ -125,7 +125,7 @@ class Graph:
         make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer],
         weights: Mapping[str, Sequence[npt.NDArray[Any]]],
     ) -> keras.Model:
-        """Call the graph anew, on layers made by `make_layer(name, layer)`, into a model of its own.
+        """Call the graph again, on layers made by `make_layer(name, layer)`, into a model of its own.
 
         Args:
             make_layer: Makes a new layer, not built, from the name and layer of the graph.

@@ -12,7 +12,7 @@ from mistify.parsing.validation import InvalidValue
 #: By patterns of layers' names.
 Rules = Mapping[str, LayerRule]
 
-#: Names that are suggested in place of a pattern that matches none, at the most, and how alike they are.
+#: Names that are suggested in place of a pattern that matches none, at most, and how alike they are.
 _SUGGESTIONS: Final = 3
 _ALIKE: Final = 0.5
 

@@ -35,7 +35,7 @@ _LEAST_EXAMPLES: Final = 100
 _MOST_EXAMPLES: Final = 1_000
 _MOST_BYTES: Final = GIB // 4
 
-#: The share of its smallest side by which an image is shifted at the most.
+#: The share of its smallest side by which an image is shifted at most.
 _MOST_SHIFTED: Final = 1 / 8
 
 

@@ -125,7 +125,7 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
 
     Args:
         model: The network, whose statistics are changed.
-        data: Examples, of which `RECALIBRATION_EXAMPLES` are used at the most.
+        data: Examples, of which `RECALIBRATION_EXAMPLES` are used at most.
         seed: Where their choice starts from.
     """
     Evaluation(model).recalibrate(data, seed)

@@ -24,7 +24,7 @@ from executors.training.trainer import cosine
 from executors.training.waves import Waves
 from mistify.config.dataset import GENERATED
 
-#: Inputs that are made at once at the most, and the steps in which they become what the network expects.
+#: Inputs that are made at once at most, and the steps in which they become what the network expects.
 _BATCH: Final = 125
 _STEPS: Final = 14
 
@@ -34,7 +34,7 @@ _RATE: Final = 0.5
 #: How much it counts that classes are seen equally often.
 _CLASSES: Final = 0.05
 
-#: Share of an even number of examples that every class has at the least.
+#: Share of an even number of examples that every class has at least.
 _LEAST_SHARE: Final = 0.7
 
 #: How much it counts that examples become of the classes that are wanted of them.
@@ -43,7 +43,7 @@ _WANTED: Final = 0.1
 #: How fast, as a share of how fast it became what it is.
 _STEERING: Final = 0.5
 
-#: How often a batch is changed at the most until they have.
+#: How often a batch is changed at most until they have.
 _MOST_STEERED: Final = 4
 
 #: How much it counts without batch norms that the network is sure of each, as a share of that.

@@ -78,7 +78,7 @@ class Augmentation(Settings):
 
     Attributes:
         flip: Left and right are exchanged for every other image.
-        crop: Pixels by which an image is shifted at the most; its border fills the gap.
+        crop: Pixels by which an image is shifted at most; its border fills the gap.
         brightness: An image is multiplied by `1 - brightness` to `1 + brightness`.
     """
 
@@ -176,6 +176,6 @@ def generated_count(data: str) -> int:
         return 0
     count = data.removeprefix(GENERATED)
     if not (count.isdecimal() and 0 < int(count) <= MOST_GENERATED):
-        expected = f"{GENERATED}COUNT, {MOST_GENERATED:,} at the most"
+        expected = f"{GENERATED}COUNT, at most {MOST_GENERATED:,}"
         raise InvalidValue(data, expected, "write how many examples to make")
     return int(count)

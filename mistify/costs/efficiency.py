@@ -16,7 +16,7 @@ class Reached:
 
     Attributes:
         compute: Multiply-adds, as a share of the peak in operations, with very many output channels. Data
-            sheets count a multiply-add as two operations, so that this is a half at the most.
+            sheets count a multiply-add as two operations, so that this is a half at most.
         half_at: Output channels with which it is half of that.
         memory: Bytes, as a share of the memory's bandwidth; above 1 where they stay in caches.
     """

@@ -161,7 +161,7 @@ class GoalTree:
         return np.where(self._largest > 0, self._largest, 1.0)
 
     def _link(self) -> None:
-        """Find all parents anew."""
+        """Find all parents again."""
         limits = self._limits[:, : self._count]
         finite = np.isfinite(limits)
         self._largest = np.where(finite, limits, 0.0).max(axis=1, initial=0.0)

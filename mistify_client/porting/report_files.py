@@ -49,5 +49,6 @@ def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f"{file} is not a report that this version can read; expected the {REPORT} that mistify port or fetch writes",
+            f"{file} is not a report that this version can read; expected the {REPORT} that "
+            "mistify port or fetch writes",
         ) from error

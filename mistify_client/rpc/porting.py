@@ -225,7 +225,7 @@ class PortingClient(ServiceClient):
     def fetch_without_blocks(self, job_id: str, goal_id: str, directory: Path) -> Goal:
         """Download the package of a goal but for its blocks, and note where they can be fetched.
 
-        Blocks that are there already stay; those that are damaged are downloaded anew.
+        Blocks that are there already stay; those that are damaged are downloaded again.
 
         Args:
             job_id: the id of the job.

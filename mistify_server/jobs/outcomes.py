@@ -15,7 +15,7 @@ from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResul
 #: The share of the tuned source's accuracy that a package may lose without a remark where none is foreseen.
 _TOLERATED_LOSS: Final = 0.1
 
-#: The share of its parent's accuracy that a network loses at the most, if all went well.
+#: The share of its parent's accuracy that a network loses at most, if all went well.
 _COLLAPSE: Final = 0.5
 
 

@@ -48,7 +48,7 @@ DEFAULT_MAX_GOALS = 10_000
 #: Unless one job alone has more: a page is one message.
 MOST_GOALS_PER_PAGE = 20_000
 
-#: Each worker tells of its progress twice a second, at the most.
+#: Each worker tells of its progress twice a second, at most.
 _LATEST_EVENTS = 200
 
 _log = logging.getLogger(__name__)

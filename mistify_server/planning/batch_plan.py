@@ -13,7 +13,7 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 
-#: How far a source is widened at the most, as a multiple of its costs: the largest factor of the
+#: How far a source is widened at most, as a multiple of its costs: the largest factor of the
 #: paper's evaluation (8.1, adaptation quality).
 MAX_EXPANSION = 4.0
 

@@ -189,7 +189,7 @@ class Uploads:
                 most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
                 raise MistifyError(
                     ErrorCode.NO_ROOM,
-                    f"got a file of {format_bytes(file.size, 3)}; expected {free} at the most, as the server "
+                    f"got a file of {format_bytes(file.size, 3)}; expected at most {free}, as the server "
                     f"keeps {most} of uploads; remove jobs whose models and data are no longer needed, "
                     "or raise its --max-uploads",
                 )

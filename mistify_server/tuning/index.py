@@ -83,7 +83,7 @@ class PeerIndex:
 
     @property
     def outgrown(self) -> bool:
-        """Return whether it has become so large that building it anew would make it faster."""
+        """Return whether it has become so large that rebuilding it would make it faster."""
         return self._fixed is None and self._count > GROWTH * self._chosen_for
 
     def whole(self) -> bool:

@@ -60,7 +60,7 @@ class Neighbourhood:
             await asyncio.wait([growth])
 
     async def clear(self) -> None:
-        """Take out everybody; the index is built anew when it is used again."""
+        """Take out everybody; the index is rebuilt when it is used again."""
         await self.settled()
         for index in self._index, self._next:
             await self._in_turn(index.clear)
@@ -85,7 +85,7 @@ class Neighbourhood:
 
     def _left(self, change: asyncio.Task[None]) -> None:
         if not change.cancelled() and (error := change.exception()) is not None:
-            # It is built anew, without the member, when it is used again.
+            # It is rebuilt, without the member, when it is used again.
             _log.warning("the index of the group %s keeps a member that left: %s", self.group.name, error)
 
     def _change(self, member: str, point: Floats | None) -> asyncio.Task[None]:
@@ -125,7 +125,7 @@ class Neighbourhood:
                 self._index, self._next = self._next, self._index
             await asyncio.to_thread(self._next.clear)
         except MistifyError as error:  # who uses the index next has it tried again
-            _log.warning("the index of the group %s was to be built anew: %s", self.group.name, error)
+            _log.warning("the index of the group %s has to be rebuilt: %s", self.group.name, error)
         finally:
             self._growth = None
 

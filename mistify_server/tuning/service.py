@@ -19,7 +19,7 @@ from mistify_server.tuning.packages import PublishedModels
 from mistify_server.tuning.storage import IndexStorage
 from mistify_server.tuning.uploads import WeightFiles, received
 
-#: Members that say nothing for so long are forgotten, a minute later at the most.
+#: Members that say nothing for so long are forgotten, a minute later at most.
 LEASE_SECONDS: Final = 3600.0
 _EXPIRY_INTERVAL: Final = 60.0
 

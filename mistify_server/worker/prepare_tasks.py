@@ -120,7 +120,7 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     """Return the digest of all that a preparation is made from.
 
     Args:
-        task: With the hardware that its limits name, and no other: figures of hardware are measured anew for
+        task: With the hardware that its limits name, and no other: figures of hardware are measured again for
             each job.
         teacher: The tuned source; how it was saved makes no difference.
         setup: The data; names of files say nothing about what is in them.

@@ -59,7 +59,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def screenshots(tmp_path: Path) -> Path:
-    """Where screenshots go: `MISTIFY_SCREENSHOTS` names the directory of the docs to make theirs anew."""
+    """Where screenshots go: `MISTIFY_SCREENSHOTS` names the directory of the docs to update theirs."""
     directory = Path(os.environ.get("MISTIFY_SCREENSHOTS") or tmp_path)
     directory.mkdir(exist_ok=True)
     return directory

@@ -26,7 +26,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the site, built anew."""
+    """The URL of the site, built again."""
     directory = tmp_path_factory.mktemp("documentation") / "site"
     build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(directory)]
     done = subprocess.run(build, cwd=REPOSITORY, check=False, capture_output=True, text=True)

@@ -85,7 +85,7 @@ def test_it_has_half_of_the_multiply_adds_and_each_output_its_metric(ported: Any
 
 
 def test_what_is_reported_is_what_the_package_does(ported: Any) -> None:
-    """Its metrics, counted anew on what it predicts of the test data."""
+    """Its metrics, counted again on what it predicts of the test data."""
     _, base, _ = ported
     test = np.load(base / "test.npz")
     model = load(base / "out/goals/half")

@@ -145,7 +145,7 @@ class PortingFake(PortingServicer):
         return pb.RemoveJobResponse(freed_bytes=2_000_000)
 
     def _part(self, request):
-        """The job with the goals that a request selects; a page has `page` goals at the most."""
+        """The job with the goals that a request selects; a page has at most `page` goals."""
         first = int(request.goals.page_token or 0)
         end = first + min(request.goals.page_size, self.page)
         goals = self.job.goals[first:end]

@@ -117,11 +117,11 @@ def test_a_goal_without_package_is_reported(service, porting):
 
 def test_a_goal_that_is_not_met_gives_the_best_package(service, porting, expected, caplog):
     unmet, *others = service.fake.job.goals
-    unmet = replace(unmet, state=GoalState.UNMET, reason="70.0% at the most")
+    unmet = replace(unmet, state=GoalState.UNMET, reason="at most 70.0%")
     service.fake.job = replace(service.fake.job, goals=(unmet, *others))
     model = hub.load("resnet", porting=porting)
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
-    assert "half is not met, this is the best package found: 70.0% at the most" in caplog.text
+    assert "half is not met, this is the best package found: at most 70.0%" in caplog.text
 
 
 def test_a_wrong_config_is_reported_before_anything_is_sent(service, porting):

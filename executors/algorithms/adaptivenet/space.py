@@ -13,7 +13,7 @@ from mistify.costs.budget import Budget, Costs
 #: Variants in a row, by their numbers.
 Subnet: TypeAlias = tuple[int, ...]
 
-#: Beginnings of subnets that are looked at for each position, at the most.
+#: Beginnings of subnets that are looked at for each position, at most.
 _MOST: Final = 600
 
 

@@ -29,7 +29,7 @@ _GENERATIONS: Final = 10
 #: Standard deviations of the prediction that count in favour of a candidate: what is uncertain is tried.
 _CURIOSITY: Final = 0.5
 
-#: The predictor's first samples have this share of the source's multiply-adds at the least.
+#: The predictor's first samples have this share of the source's multiply-adds at least.
 _LEAST_SHARE: Final = 0.1
 
 #: Samples that are measured at once, and then kept; each takes as long as so many training steps.

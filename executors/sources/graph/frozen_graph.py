@@ -159,7 +159,7 @@ def _check_operations(path: Path) -> None:
         raise invalid(path, f"a {GRAPH} that is damaged") from error
     if len(saved.meta_graphs) != 1 or not saved.meta_graphs[0].HasField("object_graph_def"):
         raise invalid(
-            path, "a SavedModel of TensorFlow 1", "one of TensorFlow 2", "save it anew by TensorFlow 2"
+            path, "a SavedModel of TensorFlow 1", "one of TensorFlow 2", "save it again with TensorFlow 2"
         )
     meta = saved.meta_graphs[0]
     for node in meta.object_graph_def.nodes:

@@ -34,7 +34,7 @@ def weights_file(name: str) -> Path:
 
 
 def train_digits_resnet() -> keras.Model:
-    """Train `digits-resnet` anew, as its weights were made; this takes some seconds."""
+    """Train `digits-resnet` again, as its weights were made; this takes some seconds."""
     keras.utils.set_random_seed(0)
     model = _digits_resnet()
     data = load_dataset("builtin:digits-train", signature_of(model))

@@ -104,6 +104,6 @@ def _check_memory(path: Path | str, structure: Structure) -> None:
         raise invalid(
             path,
             f"a model that needs {needed / GIB:,.1f} GiB for one inference",
-            f"{_INFERENCE / GIB:.0f} GiB at the most",
+            f"at most {_INFERENCE / GIB:.0f} GiB",
             "give it smaller inputs",
         )

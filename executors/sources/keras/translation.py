@@ -1,4 +1,4 @@
-"""From tf_keras to Keras 3: every layer made anew, called where the old one was, and given its weights."""
+"""From tf_keras to Keras 3: every layer rebuilt, called where the old one was, and given its weights."""
 
 import json
 from pathlib import Path

@@ -16,7 +16,7 @@ from mistify_client.monitor.state.targets import Targets
 #: Limits are rounded down to powers of this, so that nearly equal conditions lead to the same goal.
 _STEP = 1.1
 
-#: How many times as far as by the latency alone a network is cut at the most because of the time that stays,
+#: How many times as far as by the latency alone a network is cut at most because of the time that stays,
 #: which is a rough estimate.
 _MOST_STEEP = 2.0
 

@@ -24,7 +24,7 @@ from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 _REPETITION: Final = 0.25
 
 #: Standard deviation of what a doubling of the steps gains: as a share of what those before it have gained,
-#: and at the least.
+#: and at least.
 _GAIN_SPREAD: Final = 1.0
 _LEAST_GAIN_SPREAD: Final = 0.15
 

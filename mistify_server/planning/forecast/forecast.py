@@ -34,7 +34,7 @@ from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 
-#: Halvings of the multiply-adds for one of the latency, at the most: ResNet-8 takes 1.06 and 1.2 with limits
+#: Halvings of the multiply-adds for one of the latency, at most: ResNet-8 takes 1.06 and 1.2 with limits
 #: of 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.limits`). Scaling all widths alike may take
 #: more, but algorithms prefer the widths that kernels compute fastest.
 _HALVINGS_FOR_LATENCY: Final = 1.3

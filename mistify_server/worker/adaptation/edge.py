@@ -35,13 +35,13 @@ from mistify_server.worker.adaptation.widening import is_widened
 #: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
 _CORRECTIONS = 2
 
-#: Architectures that are planned and measured before an edge is adapted, at the most.
+#: Architectures that are planned and measured before an edge is adapted, at most.
 _PLANS = 6
 
 #: The share by which a network that costs more than the source is the better one: seeds differ by as much.
 _WORTH_MORE = 0.005
 
-#: A network that takes less than this share of what its limits allow is cut anew from the parent.
+#: A network that takes less than this share of what its limits allow is cut again from the parent.
 _LEAST_USED = 0.95
 
 
@@ -234,8 +234,8 @@ def _adapt_by_measurement(
 
     Where the executor knows the architecture of the edge before, it plans one that makes the most of the
     limits. Where the adapted network takes longer than the profiles predict, they are corrected again, and
-    the network is cut further, twice at the most. Where the first was not planned and takes less time than
-    its limits leave, it is cut anew from the parent, and so is wider. This comes before tuning, as weights do
+    the network is cut further, twice at most. Where the first was not planned and takes less time than
+    its limits leave, it is cut again from the parent, and so is wider. That comes before tuning: weights do
     not matter. Networks that cannot run here are taken to run as the profiles predict.
     """
     aim, nominal, at = aimed(assignment.budget), assignment.profiles, assignment

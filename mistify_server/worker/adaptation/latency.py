@@ -31,7 +31,7 @@ Stopwatch: TypeAlias = Callable[[keras.Model], float | None]
 #: of one network differ by some per cent.
 _AIM = 0.95
 
-#: At a second reading, how many times as far as by the first alone a network is cut at the most: readings are
+#: At a second reading, how many times as far as by the first alone a network is cut at most: readings are
 #: noisy.
 _MOST_STEEP = 2.0
 

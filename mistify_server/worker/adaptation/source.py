@@ -17,7 +17,7 @@ from mistify.costs.profiles import Profile
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.adaptation.tuning import tune
 
-#: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
+#: How far a source is widened at most, as a multiple of its widths: four times its multiply-adds.
 _MAX_WIDENING = 2.0
 _WIDENING_STEPS = 64
 

@@ -221,7 +221,7 @@ def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
 
 
 def least_under(rules, model):
-    """What a network costs at the least, by its rules."""
+    """What a network costs at least, by its rules."""
     structure = analyse(model, rules)
     least = shallower(structure, removable_blocks(structure))
     return costs_of(least.network(least.least_widths), [BOARD])

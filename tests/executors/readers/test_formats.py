@@ -312,7 +312,7 @@ def test_the_row_of_a_jsonl_that_is_wrong_is_reported(tmp_path, content):
     [
         ("some text", "row 1: tokens = 'some text'; expected token ids, or \"text\" in the dataset"),
         ([1.5], "row 1: tokens = [1.5]; expected whole numbers"),
-        ([1] * 7, "row 1: tokens = 7 values; expected 6 at the most"),
+        ([1] * 7, "row 1: tokens = 7 values; expected at most 6"),
     ],
 )
 def test_token_ids_that_cannot_be_used_are_reported(tmp_path, ids, text):

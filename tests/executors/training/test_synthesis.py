@@ -193,7 +193,7 @@ def test_how_far_it_is_is_reported(model, monkeypatch):
 
 
 def test_the_likeliest_of_frequent_classes_are_wanted_of_one_that_lacks_examples():
-    """Of ten examples two are to be of each class of three at the least (0.7 of a third, rounded down)."""
+    """Of ten examples two are to be of each class of three at least (0.7 of a third, rounded down)."""
     probabilities = np.full((10, 3), (0.8, 0.15, 0.05), np.float32)
     probabilities[4:8] = (0.15, 0.8, 0.05)
     probabilities[8] = (0.05, 0.15, 0.8)

@@ -1,4 +1,4 @@
-"""Noisy data of private devices: paid for once, and drawn anew only for other data."""
+"""Noisy data of private devices: paid for once, and drawn again only for other data."""
 
 from fractions import Fraction
 

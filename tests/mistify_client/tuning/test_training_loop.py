@@ -38,7 +38,7 @@ def initial(score, weights, examples=100, floor=None):
 
 
 def test_it_stops_where_nothing_is_gained_and_ends_with_the_best(trainer, halves):
-    """The one-standard-error rule, written anew over all passes."""
+    """The one-standard-error rule, written again over all passes."""
     began = score_of(trainer, halves.held_out)
     state, scores = trained(trainer, halves)
     counted = [s for s in [began, *scores] if s.accuracy >= began.accuracy and s.loss <= began.loss]

@@ -14,7 +14,7 @@ from mistify_server.worker.packaging.training import column_pairs, window_produc
 from mistify_server.worker.packaging.training.builtins import UntrainableError, replaces
 from mistify_server.worker.packaging.training.windows import WindowAxis
 
-#: Numbers in the windows of one part of a batch, at the most, unless it is one image.
+#: Numbers in the windows of one part of a batch, at most, unless it is one image.
 _NUMBERS = 1 << 23
 
 

@@ -1,4 +1,4 @@
-"""Who teaches, and what: against definitions written anew, and with peers that lie."""
+"""Who teaches, and what: against definitions written independently, and with peers that lie."""
 
 import numpy as np
 import pytest

@@ -81,7 +81,7 @@ def test_curves_and_layers_are_there_after_a_restart(plan: BatchPlan, tmp_path: 
         assert store.jobs.details("j", "a").layers is None
         for step in range(3):
             advance(store, step)
-        for layers in (LayerTable("host", ()), LAYERS):  # a goal may be packaged anew
+        for layers in (LayerTable("host", ()), LAYERS):  # a goal may be packaged again
             store.jobs.record("j", [LayersSaved("a", layers)], 0.0, {})
         before = store.jobs.details("j", "a")
     with open_store(tmp_path) as store:

@@ -66,7 +66,7 @@ def test_a_named_algorithm_is_the_only_candidate_also_one_that_never_takes_part(
 
 
 def test_candidates_know_their_steps_by_the_distance() -> None:
-    """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at the most."""
+    """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at most."""
     estimates = estimates_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
     morphnet = estimates.candidates["morphnet"]
     assert [morphnet.steps(distance) for distance in (0.0, 0.25, 1.0, 2.0, 8.0, 50.0)] == [
