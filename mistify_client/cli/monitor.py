@@ -80,7 +80,7 @@ def status(
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # as after a power cut
             raise MistifyError(
                 ErrorCode.NOT_FOUND,
-                f"{state.status} is not the status of a monitor; a running one rewrites it, otherwise {start}",
+                f"{state.status} is not the status of a monitor; a running one rewrites it, else {start}",
             ) from error
         typer.echo(json.dumps(content, indent=2) if as_json else shown)
 
