@@ -60,7 +60,7 @@ def _registered(path: Path, name: str) -> bool:
     package, broken = name.partition(">")[0], import_layers()
     if package in broken:
         expected = f"the plug-in with the layers of {package} to be importable"
-        raise invalid(path, f"a layer {name}, but {broken[package]}", expected, "mend the plug-in")
+        raise invalid(path, f"a layer {name}, but {broken[package]}", expected, "fix the plug-in")
     return name in keras.saving.get_custom_objects()
 
 
