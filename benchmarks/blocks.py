@@ -49,7 +49,7 @@ from benchmarks.support_matrix import architectures, random_inputs, randomise
 from executors.structure.blocks import Block, blocks_of
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import output_names
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.profiling.measuring import load_network
 from mistify.tflite.combining import names_of, read_network

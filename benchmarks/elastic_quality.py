@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks.elastic_networks import NETWORKS
 from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import TEST, TRAIN, Porting, Reached
-from mistify.config.dataset import Augmentation, DataSettings
+from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 LARGEST, SMALLEST = 0.9, 0.4

@@ -173,7 +173,7 @@ def figures_of(rows: Sequence[Row]) -> dict[str, float]:
 
 def _converted(family: str, model: Any) -> Network:
     from executors.structure import analyse  # noqa: PLC0415
-    from mistify.config.quantization import QuantizationConfig  # noqa: PLC0415
+    from mistify.config.package.quantization import QuantizationConfig  # noqa: PLC0415
     from mistify.costs.quantization import Quantization  # noqa: PLC0415
     from mistify_server.worker.packaging.conversion.converter import convert  # noqa: PLC0415
 

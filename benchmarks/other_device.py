@@ -32,7 +32,7 @@ from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
 from mistify.costs.budget import FLOPS, latency_axis
 from mistify.costs.profiles import device_profile_name
 from mistify.costs.quantization import Quantization
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify.jobs.job import Goal
 from mistify.package.manifest import MANIFEST, NETWORK
 from mistify_client.porting.local_server import embedded_server

@@ -12,8 +12,8 @@ from executors.data import Dataset
 from executors.params import LEAST_CUT
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, add_seeds_option, data_with, run, seeds_of
 from benchmarks.porting import Porting, Reached
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 SHARES: Final = (2.0, 1.0, 0.5, 0.25)

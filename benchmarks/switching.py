@@ -55,7 +55,7 @@ from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.mobilenet import mobilenet
 from benchmarks.porting import FILES, TEST, TRAIN, Porting, resnet8
 from benchmarks.switching_load import example, timed, under_load
-from mistify.config.branches import BranchesConfig
+from mistify.config.package.branches import BranchesConfig
 from mistify_client.runtime.model import PortedModel, load
 from mistify_server.tasks.sources import DataSource, ModelSource
 

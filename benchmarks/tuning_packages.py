@@ -9,7 +9,7 @@ from benchmarks import fleet, tuning_step
 from benchmarks.porting import Porting
 from executors.sources.keras.loading import load_keras
 from executors.training.evaluation import call
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.package.manifest import Manifest
 from mistify_client.runtime.inputs import Array
 from mistify_server.tasks.sources import DataSource, ModelSource

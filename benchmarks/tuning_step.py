@@ -27,7 +27,7 @@ from executors.structure import fold_batch_norm
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import Activation
 from executors.training.output_objectives import Categorical
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, convert_training
 from mistify_server.worker.packaging.training.parts import trainable_layers, trainable_weights
 

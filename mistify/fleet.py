@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import Problem, invalid_config
 
 #: Of a name, in characters.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.files import try_lock
+from mistify.files.locking import try_lock
 
 #: Errors of paths that lead to something else than expected, or to what this process may not use.
 _DAMAGE: Final = frozenset(

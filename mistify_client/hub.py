@@ -18,7 +18,8 @@ from typing import Any, Required, TypedDict
 
 from mistify.config.reading import parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import cache_directory, locked
+from mistify.files.locking import locked
+from mistify.files.places import cache_directory
 from mistify.jobs.job import GoalState
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify

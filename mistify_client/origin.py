@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 from pydantic import ConfigDict
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.package.records import Record, read_record
 
 #: The file with the origin in a package, and that with the token files in its state directory.

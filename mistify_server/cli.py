@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 
 from mistify.errors import MistifyError
-from mistify.files import make_files_private, write_text
+from mistify.files.places import make_files_private
+from mistify.files.writing import write_text
 from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table

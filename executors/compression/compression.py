@@ -15,7 +15,7 @@ from executors.structure import copied, fold_batch_norm
 from executors.training.evaluation import recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import cosine
-from mistify.config.compression import CompressionConfig
+from mistify.config.package.compression import CompressionConfig
 
 #: Adam's highest rates. What a clustered weight learns is shared with its cluster, and so becomes smaller.
 _PRUNING_RATE: Final = 1e-3

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mistify.files import cache_directory, temporary_file
+from mistify.files.places import cache_directory, temporary_file
 
 Array: TypeAlias = npt.NDArray[Any]
 

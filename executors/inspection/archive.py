@@ -11,7 +11,8 @@ from executors.inspection.config import ClassPolicy, check_config, parse_config
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import MIB, Limits
 from executors.inspection.weights import stored_weights
-from mistify.files import NO_ROOM, temporary_file
+from mistify.files.places import temporary_file
+from mistify.files.writing import NO_ROOM
 
 CONFIG = "config.json"
 WEIGHTS = "model.weights.h5"

@@ -12,7 +12,7 @@ from executors.data.dataset import ClassNames
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.structure.signature import Output, Signature, Tensor
-from mistify.config.dataset import TextSettings
+from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
 
 Arrays = Mapping[str, Array]

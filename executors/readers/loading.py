@@ -16,7 +16,7 @@ from executors.readers.jsonl_files import JsonlReader
 from executors.readers.npz import NpzReader
 from executors.readers.tfrecords import TFRecordReader
 from executors.structure.signature import Signature
-from mistify.config.dataset import TextSettings
+from mistify.config.data.dataset import TextSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 READERS: Final[tuple[Reader, ...]] = (

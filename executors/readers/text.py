@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from mistify.config.dataset import TextSettings
+from mistify.config.data.dataset import TextSettings
 
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 _UNKNOWN: Final = ("[UNK]", "<unk>", "<UNK>")

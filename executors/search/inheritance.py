@@ -19,7 +19,7 @@ from executors.structure import Keep, Structure, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.output_objectives import SMALLEST, objectives_of
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import DataSettings
+from mistify.config.data.dataset import DataSettings
 
 #: Training examples that batch norms are calibrated on, and validation examples that candidates are measured
 #: on.

@@ -14,8 +14,8 @@ from executors.structure.signature import Shape, Signature, signature_of
 from executors.training.evaluation import Evaluation
 from executors.training.metrics import score
 from executors.training.output_objectives import objectives_of
-from mistify.config.dataset import Augmentation
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import Augmentation
+from mistify.config.data.metric import Metric
 from mistify.costs.network import FLOAT_BYTES
 from mistify.parsing.validation import InvalidValue
 

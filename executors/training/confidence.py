@@ -9,8 +9,8 @@ import numpy as np
 from executors.data.storage import Array
 from executors.training.metrics import score
 from executors.training.output_objectives import OutputObjective
-from mistify.config.metric import Metric
-from mistify.config.targets import OVERALL, Target
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import OVERALL, Target
 
 #: Chance that a network is at least as good as its bound.
 CONFIDENCE: Final = 0.9

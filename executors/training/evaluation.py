@@ -19,8 +19,8 @@ from executors.training.batch_norm import quick_batch_norms
 from executors.training.confidence import assured
 from executors.training.metrics import output_scores, score
 from executors.training.output_objectives import objectives_of
-from mistify.config.metric import Metric
-from mistify.config.targets import Scores, Target
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import Scores, Target
 from mistify.costs.network import FLOAT_BYTES
 
 Arrays = Mapping[str, Array]

@@ -11,7 +11,7 @@ from executors.data.dataset import Dataset
 from executors.data.storage import Array
 from executors.training.output_objectives import IGNORED, OutputObjective, Regression
 from executors.training.plugged_in import OutputKind, plugged_in, plugged_in_score
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue, unknown_name
 
 #: Targets of so many dimensions, that of the examples included, are a class at each position of images.

@@ -25,7 +25,7 @@ from executors.data.dataset import Dataset, joined
 from executors.data.storage import Array
 from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
 from executors.training.plugged_in import OutputKind, OutputLoss, plugged_in_loss
-from mistify.config.dataset import ClassWeights, DataSettings
+from mistify.config.data.dataset import ClassWeights, DataSettings
 from mistify.parsing.validation import InvalidValue
 
 Floats = npt.NDArray[np.float32]

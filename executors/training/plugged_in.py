@@ -15,9 +15,9 @@ from typing import Any, ClassVar, TypeVar
 from typing_extensions import override
 
 from executors.data.storage import Array
-from mistify.config.code import CodeFile
-from mistify.config.loss import LOSSES
-from mistify.config.metric import SCORES, Metric
+from mistify.config.data.code import CodeFile
+from mistify.config.data.loss import LOSSES
+from mistify.config.data.metric import SCORES, Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify.plugins import load_class, plug_ins

@@ -7,8 +7,8 @@ import keras
 
 from executors.data import Array, Dataset
 from executors.params import TrainingParams
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 
 
 @dataclass(frozen=True)

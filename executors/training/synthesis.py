@@ -22,7 +22,7 @@ from executors.training.mixing import with_mixed
 from executors.training.output_objectives import SMALLEST, Floats, OutputObjective
 from executors.training.trainer import cosine
 from executors.training.waves import Waves
-from mistify.config.dataset import GENERATED
+from mistify.config.data.dataset import GENERATED
 
 #: Inputs that are made at once at most, and the steps in which they become what the network expects.
 _BATCH: Final = 125

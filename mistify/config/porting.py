@@ -19,13 +19,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from mistify.config.branches import BranchesConfig
-from mistify.config.compression import CompressionConfig
-from mistify.config.dataset import GENERATED, DataSettings, generated_count, trains_on_answers
+from mistify.config.data.dataset import GENERATED, DataSettings, generated_count, trains_on_answers
+from mistify.config.data.targets import OVERALL
 from mistify.config.hardware import HardwareConfig
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.targets import OVERALL
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.costs.axes import Axis, registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host

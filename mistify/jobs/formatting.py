@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.axes import built_in_formats
 from mistify.costs.budget import Costs, quantity_of, source_axis
 from mistify.costs.formats import INVERSE, AxisFormat, format_of

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mistify.config.branches import BranchesConfig
-from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.targets import Target
-from mistify.config.tuning import TuningConfig
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
+from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
 

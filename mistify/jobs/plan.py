@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import Target
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mistify.config.compression import COMPRESSION_AXES
-from mistify.config.metric import OutputScore
+from mistify.config.data.metric import OutputScore
+from mistify.config.package.compression import COMPRESSION_AXES
 from mistify.costs.budget import (
     FLOPS,
     LATENCY,

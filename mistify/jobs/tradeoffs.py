@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.budget import FLOPS, LATENCY, MEMORY, PARAMS, conditions_of, quantity_of
 from mistify.costs.catalogue import is_host
 

@@ -15,10 +15,10 @@ from pydantic import (
     model_validator,
 )
 
-from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.preparation import Preparation
-from mistify.config.targets import OVERALL, Target
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.preparation import Preparation
+from mistify.config.data.targets import OVERALL, Target
+from mistify.config.package.compression import CompressionConfig
 from mistify.costs.quantization import Quantization
 from mistify.package.records import (
     FileName,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mistify.config.tuning import Part
+from mistify.config.package.tuning import Part
 from mistify.package.records import Record
 
 TRAIN: Final = "train.tflite"

@@ -1,7 +1,7 @@
 """Jobs, plans and errors as protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
-from mistify.config.metric import Metric
-from mistify.config.tuning import Part
+from mistify.config.data.metric import Metric
+from mistify.config.package.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.details import GoalDetails

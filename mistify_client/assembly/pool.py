@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import FileName, Record, Sha256, describe_file

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.cli.errors import reported_errors

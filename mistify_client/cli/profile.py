@@ -16,7 +16,7 @@ from rich.table import Table
 from mistify.costs.catalogue import is_host
 from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.package.manifest import Manifest
 from mistify.profiling.isolated import measure_isolated
 from mistify.tables import plain_table

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify.jobs.report import report as report_of
 from mistify.jobs.tradeoffs import TradeOff, trade_offs
 from mistify.tokens import read_token

@@ -13,7 +13,7 @@ from typing import Final
 
 from mistify.costs.catalogue import HOST
 from mistify.errors import MistifyError
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import MonitorConfig, goal_template

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.policies.base import Decision, Policy, Situation

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from mistify.errors import MistifyError
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import ReportingConfig
 from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes

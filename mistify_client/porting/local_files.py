@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
-from mistify.config.code import named_in_file
+from mistify.config.data.code import named_in_file
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.records import describe_file
 from mistify.parsing.jsonc import JsonError, read_json

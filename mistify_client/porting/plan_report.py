@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.tree import Tree
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
 from mistify.jobs.formatting import amounts, duration, shares
 from mistify.jobs.job import Source

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import write_bytes, write_json
+from mistify.files.writing import write_bytes, write_json
 from mistify.jobs.job import Job
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import TradeOff, trade_offs

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mistify.errors import MistifyError
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.jobs.job import Job, JobState
 from mistify_client.rpc.porting import PortingClient
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
-from mistify.config.metric import OutputScore
+from mistify.config.data.metric import OutputScore
 from mistify.costs.budget import (
     FLOPS,
     LATENCY,

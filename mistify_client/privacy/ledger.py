@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import lock, sync_file, sync_path
+from mistify.files.locking import lock
+from mistify.files.writing import sync_file, sync_path
 
 #: Epsilons are counted in billionths.
 _UNIT: Final = 10**9

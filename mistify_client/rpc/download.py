@@ -9,7 +9,8 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import PART, continued, locked, sync_file
+from mistify.files.locking import locked
+from mistify.files.writing import PART, continued, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import FileName, describe_file

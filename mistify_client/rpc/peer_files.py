@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import PART, continued, sync_file
+from mistify.files.writing import PART, continued, sync_file
 from mistify.package.records import describe_file
 from mistify.peers.membership import Peer
 

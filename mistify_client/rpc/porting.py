@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import locked
+from mistify.files.locking import locked
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mistify.config.preparation import ImagePreparation
+from mistify.config.data.preparation import ImagePreparation
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify_client.runtime.inputs import Array

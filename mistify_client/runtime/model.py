@@ -13,7 +13,7 @@ from typing import overload
 import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import cache_directory
+from mistify.files.places import cache_directory
 from mistify.package.manifest import NETWORK, Branch, Manifest, TensorInfo
 from mistify.package.verification import verify
 from mistify_client.rpc.porting import PortingClient

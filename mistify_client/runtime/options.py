@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.budget import at_threads, memory_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.errors import MistifyError

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify.files import lock, locked, try_lock
+from mistify.files.locking import lock, locked, try_lock
 
 #: How many of the last inferences are kept.
 CAPACITY: Final = 1024

@@ -8,7 +8,7 @@ import mmap
 from pathlib import Path
 from typing import Final
 
-from mistify.files import locked
+from mistify.files.locking import locked
 from mistify_client.files import damage_reported
 
 #: The option of a version that nobody has switched yet: the package's default.

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import locked, sync_path
+from mistify.files.locking import locked
+from mistify.files.writing import sync_path
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo
 from mistify.package.verification import verify
 from mistify_client.assembly.pool import SubnetPool

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array

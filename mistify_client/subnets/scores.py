@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.package.blocks import BlockStore
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError
 
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.machine import machine, runtime
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify.package.records import Record, Sha256

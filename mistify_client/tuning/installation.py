@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify_client.runtime.versions import check_current, copy_package, install

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify_client.tuning.trainer import Weights
 from mistify_client.tuning.training_loop import Score, TrainingState
 

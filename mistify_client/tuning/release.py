@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.files import replacing
+from mistify.files.writing import replacing
 from mistify.package.training import OutputKind
 from mistify.parsing.validation import InvalidValue, Settings
 from mistify_client.examples import Examples

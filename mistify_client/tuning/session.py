@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify.litert import Interpreter, open_interpreter
 from mistify.package.manifest import NETWORK, Manifest, TensorInfo
 from mistify.package.training import (

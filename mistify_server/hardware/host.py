@@ -14,7 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from mistify.costs.devices import Device, DeviceTable
 from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import cache_directory, locked, write_bytes
+from mistify.files.locking import locked
+from mistify.files.places import cache_directory
+from mistify.files.writing import write_bytes
 from mistify.machine import machine, runtime
 from mistify_server.hardware.fitting import fitted
 

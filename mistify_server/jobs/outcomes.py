@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from mistify.config.metric import Metric
-from mistify.config.targets import missed, reached, serves_better
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import missed, reached, serves_better
 from mistify.costs.budget import Costs, exceeded, excess, meets
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify.jobs.plan import Estimate

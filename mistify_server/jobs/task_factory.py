@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import least
 from mistify.jobs.job import Goal
 from mistify_server.store.plans import BatchPlan, NodePlan

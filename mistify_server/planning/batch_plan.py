@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from mistify.config.data.targets import OVERALL, Target
 from mistify.config.porting import AdaptationGoal
 from mistify.config.reading import goal_budget
-from mistify.config.targets import OVERALL, Target
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
 from mistify_server.planning.batch import ResolvedBatch

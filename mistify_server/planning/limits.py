@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from mistify.config.data.targets import OVERALL, above_all_shares
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget, goal_path
-from mistify.config.targets import OVERALL, above_all_shares
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import hardware_of, source_axis
 from mistify.costs.quantization import Quantization

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
 
-from mistify.config.compression import CompressionConfig
+from mistify.config.data.targets import missed, reached, serves_better
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
-from mistify.config.targets import missed, reached, serves_better
-from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
 from mistify.costs.quantization import PRECISIONS, Quantization

@@ -18,7 +18,8 @@ from math import inf
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import sync_file, sync_path, try_lock
+from mistify.files.locking import try_lock
+from mistify.files.writing import sync_file, sync_path
 from mistify.jobs.job import PackageFile
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import try_lock
+from mistify.files.locking import try_lock
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.fleet import FleetStore

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify_server.tasks.base import Message
 
 #: How training steps of a narrow network compare with those of its source: part of a step does not shrink.

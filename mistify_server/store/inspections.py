@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify_server.store.artifacts import writing
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import Inspection

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mistify.config.data.targets import Target
 from mistify.config.porting import DatasetConfig
-from mistify.config.targets import Target
 from mistify.costs.profiles import Profile
 from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message

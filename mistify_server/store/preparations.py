@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from mistify.errors import MistifyError
-from mistify.files import locked, write_bytes
+from mistify.files.locking import locked
+from mistify.files.writing import write_bytes
 from mistify_server.store.artifacts import Artifacts, digest_of, writing
 
 #: The name of the directory beside the artifacts.

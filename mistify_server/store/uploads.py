@@ -20,7 +20,7 @@ from threading import Lock
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import sync_file, sync_path
+from mistify.files.writing import sync_file, sync_path
 from mistify.parsing.quantities import format_bytes
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import FileDigest, UploadName, read_listing

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import ceil
 
-from mistify.config.metric import OutputScore
+from mistify.config.data.metric import OutputScore
 from mistify_server.tasks.base import Message
 
 #: Entries of `Candidate.adapting` for each halving of the costs.

@@ -4,8 +4,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import Scores
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Scores
 from mistify.costs.profiles import Profile
 from mistify.errors import Problem
 from mistify.jobs.details import LayerTable
@@ -159,7 +159,7 @@ class PackageResult(TaskDone):
 
     Attributes:
         files: Name -> digest of the artifact.
-        achieved: Costs by axis, with what the compression came to (`mistify.config.compression`).
+        achieved: Costs by axis, with what the compression came to (`mistify.config.package.compression`).
         measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
         accuracy: Of the package on the test data, for the report, and to judge whether the goal is met.
         validation_accuracy: On the validation data, to choose by.

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from mistify.config.dataset import DataSettings, trains_on_answers
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings, trains_on_answers
+from mistify.config.data.metric import Metric
 from mistify_server.tasks.base import Message
 
 

@@ -4,10 +4,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from mistify.config.compression import CompressionConfig
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.targets import Target
-from mistify.config.tuning import TuningConfig
+from mistify.config.data.targets import Target
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.costs.profiles import Profile
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.base import Message

@@ -13,7 +13,7 @@ from executors.training.evaluation import Evaluation
 from executors.training.metrics import check_metric
 from executors.training.output_objectives import OutputObjective, check_balanced, objectives_for
 from executors.training.synthesis import generated
-from mistify.config.dataset import generated_count
+from mistify.config.data.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress

@@ -15,7 +15,7 @@ from executors.sources.graph.frozen_graph import FrozenGraph, load_graph
 from executors.sources.keras.loading import builtin_source, flatten, load_application, load_keras
 from executors.structure.signature import Signature
 from executors.timing import activity
-from mistify.config.dataset import TextSettings
+from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import LOADING, OnProgress

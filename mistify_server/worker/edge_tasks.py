@@ -10,7 +10,7 @@ from executors.contract.executor import AdaptationExecutor, Assignment, executor
 from executors.params import Params
 from executors.structure import analyse, copied
 from executors.training.setup import TrainingSetup
-from mistify.config.targets import Target
+from mistify.config.data.targets import Target
 from mistify.costs.budget import Budget, threads_of
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchResult

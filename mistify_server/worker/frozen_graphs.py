@@ -15,8 +15,8 @@ from executors.sources.graph.frozen_graph import FrozenGraph
 from executors.timing import activity
 from executors.training.metrics import output_metrics
 from executors.training.output_objectives import objectives_for
-from mistify.config.dataset import generated_count
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import generated_count
+from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, hardware_of
 from mistify.costs.profiles import by_name

@@ -22,7 +22,8 @@ from typing import TextIO, TypeAlias
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import NO_ROOM, make_files_private
+from mistify.files.places import make_files_private
+from mistify.files.writing import NO_ROOM
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.messages import (

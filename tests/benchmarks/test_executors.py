@@ -7,8 +7,8 @@ import pytest
 from benchmarks.executors import ALGORITHMS, SHARES, Descent, configs_of, descent_of, figures_of, main
 from benchmarks.harness import EXIT_SKIPPED
 from executors.contract.executor import executor_class
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify.config.porting import AUTO
 from mistify.config.reading import collective_batches, parse_batch
 from mistify.costs.quantization import Quantization

@@ -20,8 +20,8 @@ from benchmarks.tradeoffs import (
     main,
     points_of,
 )
-from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.data.metric import Metric
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.reading import parse_batch
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from pydantic import TypeAdapter
 
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, JobState, Source
 from mistify.jobs.plan import Interval, Plan, PlannedBatch, PlannedEdge

@@ -16,9 +16,9 @@ import numpy as np
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
-from mistify.config.tuning import TuningConfig
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
+from mistify.config.package.tuning import TuningConfig
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from tests.mistify_server.worker.packaging.networks import packaged

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from executors.contract.executor import executor_class
 from executors.training.plugged_in import plugged_in, plugged_in_loss
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.config.reading import parse_batch
 from mistify_client.monitor.policies.base import Situation, make_policy
 from mistify_client.monitor.sensing.sensors import SensorReading

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from mistify.costs.devices import DeviceTable, Power
 from mistify.costs.operators import Operation, OperatorKind
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.parsing.quantities import parse_time
 from tests.support.boards import table, taken
 from tests.support.networks import two_convolutions

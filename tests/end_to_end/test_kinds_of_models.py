@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import jaccard_score
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify_client import load
 from tests.support.kinds_of_models import KINDS, OWN, SUBCLASSED, write_kind
 from tests.support.plug_ins import LAYERS, LOSSES, SCORES, environment, install_example, installed

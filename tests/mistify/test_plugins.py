@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mistify.config.loss import LOSSES
-from mistify.config.metric import SCORES
+from mistify.config.data.loss import LOSSES
+from mistify.config.data.metric import SCORES
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins

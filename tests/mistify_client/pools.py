@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest

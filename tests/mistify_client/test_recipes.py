@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mistify_client
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.package.manifest import Manifest
 from mistify.package.records import describe_file
 from mistify.package.training import weights_in

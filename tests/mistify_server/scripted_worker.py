@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mistify.config.targets import Scores, reached
+from mistify.config.data.targets import Scores, reached
 from mistify.costs.budget import at_threads, latency_axis, size_axis
 from mistify.errors import Problem
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable

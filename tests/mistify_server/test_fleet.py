@@ -13,7 +13,7 @@ from markupsafe import escape
 from pydantic import TypeAdapter
 from typing_extensions import override
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DevicePool, DeviceReport, DeviceStatus, DeviceSubnet, FleetSummary, LastSwitch
 from mistify_client.rpc.devices import DevicesClient

@@ -1,7 +1,7 @@
 """Targets of goals, in short."""
 
-from mistify.config.metric import Metric
-from mistify.config.targets import OVERALL, Target
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import OVERALL, Target
 
 
 def overall(value: float | None, metric: Metric = Metric.ACCURACY) -> tuple[Target, ...]:

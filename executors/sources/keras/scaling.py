@@ -9,7 +9,7 @@ from executors.structure.graph import Graph, Node, TensorRef
 from executors.structure.joining import built
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import signature_of
-from mistify.config.preparation import InputScaling
+from mistify.config.data.preparation import InputScaling
 from mistify.parsing.validation import InvalidValue
 
 

@@ -5,8 +5,8 @@ import json
 from dataclasses import dataclass
 from math import floor, log
 
+from mistify.config.data.targets import OVERALL
 from mistify.config.porting import PortingConfig
-from mistify.config.targets import OVERALL
 from mistify.costs.budget import FLOPS
 from mistify.package.manifest import Manifest
 from mistify.parsing.quantities import format_bytes, format_count, format_time

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mistify.files import write_json
+from mistify.files.writing import write_json
 
 
 class Phase(StrEnum):

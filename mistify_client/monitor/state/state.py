@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import locked, try_lock
+from mistify.files.locking import locked, try_lock
 from mistify.package.manifest import Manifest
 from mistify_client.files import damage_reported
 from mistify_client.runtime.versions import state_directory

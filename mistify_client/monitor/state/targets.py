@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.config.porting import Figure
 from mistify.errors import Problem, invalid_config
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.parsing.quantities import Quantity, format_bytes, format_time, parse_bytes, parse_time
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify_client.monitor.state.state import stamp

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import sync_file
+from mistify.files.writing import sync_file
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.package.training import Training, with_weights

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate, Interval
 from mistify_server.planning.forecast.kernel import Floats
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook

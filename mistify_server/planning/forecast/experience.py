@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify.wording import counted
 from mistify_server.planning.forecast.kernel import (

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import OVERALL
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
 from mistify.costs.quantization import Quantization

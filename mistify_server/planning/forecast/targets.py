@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mistify.config.metric import Metric
-from mistify.config.targets import OVERALL, Target
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import OVERALL, Target
 from mistify.jobs.plan import OutputEstimate
 from mistify.wording import counted
 from mistify_server.tasks.sources import DataSource

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
-from mistify.config.dataset import generated_count
+from mistify.config.data.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.lookup.data_roots import DataRoots, PathKind

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
-from mistify.config.code import CodeFile
-from mistify.config.dataset import DataSettings, generated_count
-from mistify.config.loss import LOSSES
-from mistify.config.metric import SCORES
+from mistify.config.data.code import CodeFile
+from mistify.config.data.dataset import DataSettings, generated_count
+from mistify.config.data.loss import LOSSES
+from mistify.config.data.metric import SCORES
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, json_path
 from mistify.uploads import as_written

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from mistify.config.metric import OutputScore
+from mistify.config.data.metric import OutputScore
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
 from mistify.errors import ErrorCode, MistifyError

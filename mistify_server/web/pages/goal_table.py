@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import OVERALL
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import OVERALL
 from mistify.costs.axes import built_in_formats
 from mistify.costs.budget import FLOPS, LATENCY, MEMORY, PARAMS, quantity_of
 from mistify.costs.formats import AxisFormat, format_of

@@ -12,7 +12,7 @@ from executors.data import Array
 from executors.params import Params
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
-from mistify.config.targets import Scores, Target, missed, serves_better
+from mistify.config.data.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify.jobs.job import ProgressUpdate

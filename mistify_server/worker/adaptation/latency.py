@@ -10,7 +10,7 @@ import numpy as np
 from executors.data import Dataset
 from executors.structure import analyse
 from executors.timing import activity
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, threads_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from types import MappingProxyType
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.budget import Budget
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress

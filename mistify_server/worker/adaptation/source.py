@@ -11,7 +11,7 @@ from executors.training.augmentation import recognises
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
-from mistify.config.dataset import Augmentation, generated_count
+from mistify.config.data.dataset import Augmentation, generated_count
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.sources import DataSource

@@ -7,7 +7,7 @@ import keras
 
 from executors.timing import activity
 from executors.training.setup import TrainingSetup
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Budget, Costs
 from mistify_server.worker.adaptation.latency import few_examples
 from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion

@@ -8,7 +8,7 @@ from executors.contract.executor import Assignment
 from executors.structure import analyse
 from executors.training.augmentation import suitable_augmentation
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import Augmentation
+from mistify.config.data.dataset import Augmentation
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import meets
 from mistify_server.worker.adaptation.source import FLIPS

@@ -7,8 +7,8 @@ from pathlib import Path
 from executors.data import Dataset
 from executors.structure.signature import Signature
 from executors.training.output_objectives import OutputObjective
-from mistify.config.dataset import DataSettings
-from mistify.config.preparation import Preparation
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.preparation import Preparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.worker.description.inputs import preparation_of, vocabularies_of

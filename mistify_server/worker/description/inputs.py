@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from executors.structure.signature import Input
-from mistify.config.preparation import Preparation
+from mistify.config.data.preparation import Preparation
 from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.records import FileName
 from mistify.package.training import TRAIN

@@ -7,8 +7,8 @@ from pathlib import Path
 from executors.data import ClassNames
 from executors.structure.signature import Output
 from executors.training.output_objectives import Binary, Categorical, OutputObjective
-from mistify.config.preparation import Labels
-from mistify.config.targets import OVERALL
+from mistify.config.data.preparation import Labels
+from mistify.config.data.targets import OVERALL
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
 from mistify_server.tasks.problems import ProblemCollector
 

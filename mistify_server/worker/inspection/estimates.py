@@ -16,8 +16,8 @@ from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
-from mistify.config.dataset import generated_count
-from mistify.config.metric import OutputScore
+from mistify.config.data.dataset import generated_count
+from mistify.config.data.metric import OutputScore
 from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import HardwareProfile

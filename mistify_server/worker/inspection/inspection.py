@@ -21,8 +21,8 @@ from executors.training.output_objectives import OutputObjective, check_balanced
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from executors.training.trainer import Trainer
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name

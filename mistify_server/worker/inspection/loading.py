@@ -13,8 +13,8 @@ from executors.data.errors import DecidingDataError, invalid
 from executors.structure.signature import Signature
 from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
 from executors.training.output_objectives import OutputObjective, objectives_for, with_unlabelled
-from mistify.config.dataset import generated_count
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import generated_count
+from mistify.config.data.metric import Metric
 from mistify.errors import Problem
 from mistify.wording import counted
 from mistify_server.tasks.problems import ProblemCollector

@@ -8,7 +8,7 @@ import tensorflow as tf
 from executors.data import Dataset, HeldOut
 from executors.sources.graph.frozen_graph import FrozenGraph
 from executors.training.output_objectives import objectives_for
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of

@@ -12,7 +12,7 @@ from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
-from mistify.config.compression import CompressionConfig
+from mistify.config.package.compression import CompressionConfig
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers

@@ -8,7 +8,7 @@ import pytest
 from executors.data import joined, storage
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
-from mistify.config.dataset import TextSettings
+from mistify.config.data.dataset import TextSettings
 from tests.executors.readers.files import (
     problem_of,
     signature,

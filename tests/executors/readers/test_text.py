@@ -3,7 +3,7 @@
 import pytest
 
 from executors.readers.text import Tokenizer
-from mistify.config.dataset import TextSettings
+from mistify.config.data.dataset import TextSettings
 
 
 @pytest.fixture

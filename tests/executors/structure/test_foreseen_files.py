@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.structure import analyse
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import STORED
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.memory import memory_bytes

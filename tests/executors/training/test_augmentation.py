@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from executors.data import Dataset
 from executors.training.augmentation import augmenting, mirrored, recognises, suitable_augmentation
-from mistify.config.dataset import Augmentation
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import Augmentation
+from mistify.config.data.metric import Metric
 from mistify.parsing.validation import InvalidValue
 
 IMAGE = np.arange(2 * 6 * 5, dtype=np.float32).reshape(6, 5, 2) + 1

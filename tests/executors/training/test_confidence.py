@@ -7,8 +7,8 @@ from executors.structure.signature import Activation
 from executors.training.confidence import assured, lower_bound
 from executors.training.metrics import score
 from executors.training.output_objectives import Binary, Categorical, Regression
-from mistify.config.metric import Metric
-from mistify.config.targets import OVERALL, Target
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import OVERALL, Target
 
 OBJECTIVES = {"y": Categorical(Activation.SOFTMAX)}
 

@@ -15,7 +15,7 @@ from executors.training.output_objectives import Binary, Categorical, Regression
 from executors.training.plugged_in import OutputLoss, plugged_in_loss
 from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Trainer
-from mistify.config.dataset import DataSettings
+from mistify.config.data.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
 from tests.support.plug_ins import LOSSES, install_example, installed
 

@@ -16,7 +16,7 @@ from executors.training.metrics import (
     score,
 )
 from executors.training.output_objectives import IGNORED, Binary, Categorical, Regression
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.parsing.validation import InvalidValue
 
 RNG = np.random.default_rng(0)

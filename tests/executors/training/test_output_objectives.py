@@ -17,7 +17,7 @@ from executors.training.output_objectives import (
     objectives_of,
     with_unlabelled,
 )
-from mistify.config.dataset import DataSettings
+from mistify.config.data.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers

@@ -20,8 +20,8 @@ from executors.training.plugged_in import (
     plugged_in_loss,
     plugged_in_score,
 )
-from mistify.config.code import CodeFile
-from mistify.config.metric import Metric, known_metrics
+from mistify.config.data.code import CodeFile
+from mistify.config.data.metric import Metric, known_metrics
 from mistify.errors import MistifyError
 from mistify.parsing.validation import InvalidValue
 from tests.support.plug_ins import install_example, installed

@@ -15,7 +15,7 @@ from executors.training.objective import _taught
 from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant, cosine
-from mistify.config.dataset import Augmentation, DataSettings
+from mistify.config.data.dataset import Augmentation, DataSettings
 
 layers = keras.layers
 

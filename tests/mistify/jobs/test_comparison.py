@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.job import Goal, Source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import Point, TradeOff, trade_offs

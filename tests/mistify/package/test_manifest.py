@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from mistify.config.preparation import ImagePreparation, Preparation, TokenPreparation
+from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import FORMAT_VERSION, MANIFEST, Manifest, MeasuredLatency, TensorInfo, Versions
 from mistify.package.records import describe_file

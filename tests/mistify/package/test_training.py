@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from mistify.config.package.tuning import TuningConfig
 from mistify.config.reading import parse_batch
-from mistify.config.tuning import TuningConfig
 from mistify.errors import MistifyError
 from mistify.jobs.job import Goal, Job, JobState
 from mistify.package.training import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.tflite.combining import CombinedNetwork, names_of, read_network
 from mistify_server.worker.packaging.conversion.converter import Function, convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner, signatures

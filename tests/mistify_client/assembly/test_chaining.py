@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from executors.structure.blocks import blocks_of
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import load_chain

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import PART
+from mistify.files.writing import PART
 from mistify.package.blocks import BLOCKS
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import POOL, PoolEntry, SubnetPool, store_digest

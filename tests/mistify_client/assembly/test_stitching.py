@@ -7,7 +7,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from executors.structure.blocks import blocks_of
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS, BlockStore

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from mistify.costs.devices import DeviceTable, OperatorTiming
-from mistify.files import write_json
+from mistify.files.writing import write_json
 from mistify.machine import machine, runtime
 from mistify.profiling.samples import samples
 from mistify_client.cli.main import app

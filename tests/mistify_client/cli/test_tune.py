@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import mistify_client
 from benchmarks import fleet
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify

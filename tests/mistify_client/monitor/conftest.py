@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.package.manifest import Branch, Manifest, MeasuredLatency, Versions
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
 from mistify_client.monitor.policies.base import Policy

@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from mistify.files import locked
+from mistify.files.locking import locked
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
 from mistify.v1 import porting_pb2 as pb

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify_client.monitor.foreground import Foreground
 from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
 from mistify_client.monitor.sensing.sensors import SensorReading

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import measured_in

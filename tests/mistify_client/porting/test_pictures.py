@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.budget import FLOPS
 from mistify.jobs.tradeoffs import Point, TradeOff
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.plan import (

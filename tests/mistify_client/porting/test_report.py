@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, GoalState, Source
 from mistify.jobs.report import outcome, report

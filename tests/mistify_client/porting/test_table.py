@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, Source
 from mistify.jobs.report import report

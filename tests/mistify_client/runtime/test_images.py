@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mistify.config.preparation import ImagePreparation, Preparation, TokenPreparation
+from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify_client.runtime.images import prepared_image

@@ -1,6 +1,6 @@
 """What a package can run, and what that takes; `test_paged.py` has the options of packages with blocks."""
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.runtime.options import Option, options_of
 from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, manifest, three_branches

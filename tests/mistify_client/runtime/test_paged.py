@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK, Manifest

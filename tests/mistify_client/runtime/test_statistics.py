@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mistify.files import lock
+from mistify.files.locking import lock
 from mistify_client.runtime.statistics import CAPACITY, Recorder, observed, recorder_bytes
 
 HOLD = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import Target
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
 from mistify.jobs.job import Goal, GoalState
 from mistify.jobs.plan import Estimate
 from mistify_server.jobs.outcomes import packaged_goal

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistify.config.compression import CompressionConfig
+from mistify.config.package.compression import CompressionConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import GoalState, JobState, Source
 from tests.mistify_server.outcomes import goals

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mistify.config.branches import BranchesConfig
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import Target
+from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import collective_batches, parse_batch
-from mistify.config.targets import Target
-from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import meets
 from mistify.costs.catalogue import HOST, catalogue
 from mistify.costs.profiles import NominalProfile

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.targets import Target
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify_server.planning.precision import Attempt, at_other_precision, others, safer

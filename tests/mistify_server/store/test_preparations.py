@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mistify.files import try_lock
+from mistify.files.locking import try_lock
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of
 from mistify_server.store.changes import Submission

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from executors.data import Dataset, split
 from executors.readers.builtin import read_builtin
-from mistify.config.dataset import Augmentation, DataSettings
-from mistify.config.metric import Metric
-from mistify.config.preparation import InputScaling
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.data.dataset import Augmentation, DataSettings
+from mistify.config.data.metric import Metric
+from mistify.config.data.preparation import InputScaling
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name

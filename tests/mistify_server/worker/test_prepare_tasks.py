@@ -17,7 +17,7 @@ from executors.data import Dataset
 from executors.params import Params
 from executors.pruning.elastic import loaded
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import DataSettings
+from mistify.config.data.dataset import DataSettings
 from mistify.costs.profiles import NominalProfile
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.local import LocalEngine

@@ -8,9 +8,9 @@ import pytest
 
 from executors.readers.builtin import read_builtin
 from executors.search import Predictor, Sample
-from mistify.config.dataset import Augmentation, DataSettings
-from mistify.config.metric import Metric
-from mistify.config.preparation import ImagePreparation, InputScaling, Preparation
+from mistify.config.data.dataset import Augmentation, DataSettings
+from mistify.config.data.metric import Metric
+from mistify.config.data.preparation import ImagePreparation, InputScaling, Preparation
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import (

@@ -15,8 +15,8 @@ from executors.structure import analyse
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from executors.training.trainer import Trainer
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.targets import Scores
+from mistify.config.data.targets import Scores
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name

@@ -9,7 +9,7 @@ import pytest
 
 from executors.data import Dataset, split
 from executors.params import Params
-from mistify.config.dataset import Augmentation, DataSettings
+from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups

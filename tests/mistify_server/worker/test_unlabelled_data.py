@@ -14,8 +14,8 @@ from sklearn.metrics import recall_score
 
 from executors.params import Params
 from executors.sources.keras.loading import builtin_source, flatten
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.results import PackageResult, SourceResult

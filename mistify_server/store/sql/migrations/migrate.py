@@ -7,7 +7,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import write_bytes
+from mistify.files.writing import write_bytes
 from mistify_server.store.sql.failures import disk_failure, translated
 from mistify_server.store.sql.migrations.steps import OLDEST, STEPS
 

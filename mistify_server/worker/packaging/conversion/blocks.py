@@ -10,7 +10,7 @@ import numpy as np
 
 from executors.structure.blocks import Block
 from executors.structure.signature import input_names, output_names
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Costs
 from mistify.package.manifest import BRANCH_INPUT
 from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_for_any_batch

@@ -13,7 +13,7 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from executors.structure import fold_batch_norm, with_finite_means
 from executors.structure.signature import output_names
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
 from mistify_server.worker.packaging.conversion.lacking import lacking_operators

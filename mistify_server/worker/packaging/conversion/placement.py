@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.training import WeightPlace
 from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_function
 

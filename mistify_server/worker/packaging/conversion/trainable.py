@@ -8,7 +8,7 @@ import numpy as np
 from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation
 from executors.training.output_objectives import Binary, Categorical, OutputObjective
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
 from mistify_server.worker.packaging.conversion.converter import convert

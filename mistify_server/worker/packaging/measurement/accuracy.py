@@ -11,7 +11,7 @@ from executors.data import Dataset
 from executors.data.storage import Array, Rows
 from executors.training.metrics import output_scores, score
 from executors.training.output_objectives import OutputObjective
-from mistify.config.metric import OutputScore
+from mistify.config.data.metric import OutputScore
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement.comparison import require_finite
 from mistify_server.worker.packaging.tflite.runner import BATCH, Runner

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mistify.config.compression import VALUES, ZEROS, CompressionConfig
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
+from mistify.config.package.compression import VALUES, ZEROS, CompressionConfig
 from mistify.costs.budget import Costs
 from mistify.costs.quantization import Quantization
 from mistify.wording import counted

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.config.compression import GZIP, VALUES, ZEROS
+from mistify.config.package.compression import GZIP, VALUES, ZEROS
 from mistify.costs.budget import Costs
 
 #: The types in which the weights of a kernel may be stored.

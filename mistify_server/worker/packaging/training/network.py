@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from executors.structure.signature import output_names
 from executors.training.output_objectives import Binary, Categorical, OutputObjective
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.package.training import (
     ADAPT_STEP,
     EVALUATE,

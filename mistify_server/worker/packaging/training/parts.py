@@ -7,7 +7,7 @@ import keras
 from executors.structure.edits.splitting import blocks
 from executors.structure.graph import Graph
 from executors.structure.reading.reader import read_graph
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 
 #: The names of weights that scale or shift channels.
 _SCALES_AND_SHIFTS = frozenset({"beta", "bias", "gamma", "scale"})

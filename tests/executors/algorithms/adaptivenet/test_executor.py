@@ -14,7 +14,7 @@ from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, parse_params
 from executors.structure import analyse, built, copied, freeze
 from executors.training.evaluation import Evaluation
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY, exceeded, meets
 from mistify.errors import MistifyError

@@ -22,7 +22,7 @@ from executors.pruning.state import PruningState
 from executors.structure import analyse, copied, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import Memory
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
 

@@ -7,7 +7,7 @@ import pytest
 from executors.sources.keras.scaling import scaled
 from executors.structure import analyse, narrow
 from executors.structure.signature import signature_of
-from mistify.config.preparation import InputScaling
+from mistify.config.data.preparation import InputScaling
 from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate, Interval
 from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook

@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify_server.planning.forecast import kernel
 from mistify_server.planning.forecast.experience import Experience

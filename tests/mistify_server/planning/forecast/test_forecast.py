@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mistify.config.branches import BranchesConfig
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.targets import Target
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
+from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import FLOPS, latency_axis
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.budget import FLOPS
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.store.edges import OutputRecord

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from mistify.config.branches import BranchesConfig
-from mistify.config.compression import CompressionConfig
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.costs.devices import Device, DeviceTable
 from mistify.costs.profiles import MeasuredProfile
 from mistify.costs.quantization import Quantization

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.porting import DatasetConfig
 from mistify.costs.catalogue import HOST
 from mistify.errors import ErrorCode, MistifyError

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import Target
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
 from mistify.costs.formats import AxisFormat
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.parsing.quantities import PLAIN

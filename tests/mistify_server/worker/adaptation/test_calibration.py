@@ -10,7 +10,7 @@ import pytest
 
 from executors.data import Dataset
 from executors.structure import analyse, narrow
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredNetwork, NominalProfile
 from mistify.costs.quantization import STORED, Quantization

@@ -16,9 +16,9 @@ from executors.structure import analyse, copied, widen
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
-from mistify.config.dataset import Augmentation, DataSettings
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import Scores, Target
+from mistify.config.data.dataset import Augmentation, DataSettings
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Scores, Target
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, latency_axis, memory_axis
 from mistify.costs.catalogue import HOST

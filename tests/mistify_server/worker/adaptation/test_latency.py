@@ -13,7 +13,7 @@ from executors.data import Dataset
 from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, Profile
 from mistify.costs.quantization import Quantization

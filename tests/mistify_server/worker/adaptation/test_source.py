@@ -8,7 +8,7 @@ from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import Augmentation, DataSettings
+from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify.costs.budget import FLOPS
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.adaptation.source import expanded, flips_suit, tuned_source

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from executors.structure.signature import Input
-from mistify.config.preparation import Preparation
+from mistify.config.data.preparation import Preparation
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.worker.description.inputs import preparation_of, vocabularies_of
 

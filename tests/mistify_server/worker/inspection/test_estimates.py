@@ -10,8 +10,8 @@ from executors.structure import analyse, residual_blocks
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
 from mistify.errors import MistifyError

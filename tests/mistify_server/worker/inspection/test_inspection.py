@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import pytest
 
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError

@@ -14,8 +14,8 @@ from executors.structure.handlers import registered
 from executors.structure.keras_internals import core
 from executors.structure.reading.reader import read_graph
 from executors.training.setup import TrainingSetup
-from mistify.config.compression import CompressionConfig
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import MistifyError
 from mistify_server.worker.packaging.conversion.converter import convert

@@ -8,7 +8,7 @@ import pytest
 
 from executors.structure import analyse, narrow, without_blocks
 from executors.structure.reading.reader import copied
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.costs.quantization import Quantization

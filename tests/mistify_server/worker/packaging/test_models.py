@@ -9,11 +9,11 @@ from ai_edge_litert.interpreter import Interpreter
 
 from executors.data import Dataset
 from executors.structure import fold_batch_norm
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
-from mistify.config.preparation import TokenPreparation
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
+from mistify.config.data.preparation import TokenPreparation
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest

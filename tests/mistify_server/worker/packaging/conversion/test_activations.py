@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.worker.packaging.conversion.activations import ActivationCheck, calibration

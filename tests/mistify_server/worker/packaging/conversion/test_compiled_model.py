@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import STORED
 from mistify_server.worker.packaging.conversion.branches import convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert

@@ -6,7 +6,7 @@ import pytest
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure import analyse, at_resolution, fold_batch_norm, narrow
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import STORED
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import Runner, run_network

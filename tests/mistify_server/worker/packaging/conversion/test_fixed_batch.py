@@ -10,8 +10,8 @@ from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure import fold_batch_norm
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.packing import packed

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.structure import fold_batch_norm
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.placement import convert_placed
 from mistify_server.worker.packaging.tflite.runner import run_network

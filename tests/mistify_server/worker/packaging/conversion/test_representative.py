@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.branches import Branches
 from mistify_server.worker.packaging.conversion.representative import REPRESENTATIVE_EXAMPLES, representative

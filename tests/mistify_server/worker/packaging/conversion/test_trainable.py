@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from executors.data import Dataset
 from executors.training.output_objectives import objectives_of
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify.package.training import INFER
 from mistify_server.worker.packaging.conversion import trainable
 from mistify_server.worker.packaging.conversion.converter import (

@@ -6,8 +6,8 @@ import pytest
 
 from executors.data import Dataset
 from executors.training.output_objectives import objectives_of
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement import accuracy
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.causes import cause_of_loss, largest_scale

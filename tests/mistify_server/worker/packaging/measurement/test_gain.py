@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.data.metric import Metric
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement import gain

@@ -11,9 +11,9 @@ from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
-from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.data.metric import Metric
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.measurement.gain import compression_losses
 from tests.mistify_server.worker.packaging.networks import network, package_task, packaged

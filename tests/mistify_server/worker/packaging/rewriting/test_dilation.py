@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.manifest import fixed_batch_signature
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner

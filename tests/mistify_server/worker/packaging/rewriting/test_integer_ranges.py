@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify_server.worker.packaging.conversion.converter import convert, saved
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.mistify_server.worker.packaging.networks import operators

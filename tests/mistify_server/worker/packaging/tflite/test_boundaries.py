@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.tflite.combining import read_network
 from mistify_server.worker.packaging.conversion.converter import (

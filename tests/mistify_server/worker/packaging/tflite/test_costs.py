@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from executors.structure import analyse
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.errors import MistifyError

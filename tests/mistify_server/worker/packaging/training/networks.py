@@ -9,7 +9,7 @@ import numpy as np
 from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation, output_names
 from executors.training.output_objectives import Categorical, Regression
-from mistify.config.tuning import TuningConfig
+from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, target_of, teacher_of
 from mistify_server.worker.packaging.training.parts import trainable_weights
 from tests.executors.structure.architectures import BROAD_FAMILIES, FAMILIES

@@ -9,8 +9,8 @@ from ai_edge_litert.interpreter import Interpreter
 from executors.data import Dataset
 from executors.training.output_objectives import objectives_of
 from executors.training.plugged_in import plugged_in_loss
-from mistify.config.dataset import DataSettings
-from mistify.config.tuning import TuningConfig
+from mistify.config.data.dataset import DataSettings
+from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable
 from tests.support.plug_ins import LOSSES, install_example, installed
 

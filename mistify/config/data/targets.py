@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue
 
 #: Stands in place of an output's name for the metric by which networks are compared.

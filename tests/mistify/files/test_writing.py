@@ -4,16 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mistify.files import (
-    continued,
-    locked,
-    replacing,
-    sync_path,
-    try_lock,
-    write_bytes,
-    write_json,
-    write_text,
-)
+from mistify.files.locking import locked, try_lock
+from mistify.files.writing import continued, replacing, sync_path, write_bytes, write_json, write_text
 from tests.support.disks import files_limited_to
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from mistify.config.targets import OVERALL
+from mistify.config.data.targets import OVERALL
 from mistify.parsing.validation import InvalidValue, Settings
 
 #: A shape without the batch; None where a size is free.

@@ -10,8 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from mistify import plugins
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric, OutputScore
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from tests.support.plug_ins import SCORES, install_example

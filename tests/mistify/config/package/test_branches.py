@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from mistify.config.branches import BranchesConfig
+from mistify.config.package.branches import BranchesConfig
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.parsing.validation import problems_of

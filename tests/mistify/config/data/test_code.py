@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mistify.config.code import CodeFile
-from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
+from mistify.config.data.code import CodeFile
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify.config.reading import read_batch
 
 

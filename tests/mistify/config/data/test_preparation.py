@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from mistify.config.dataset import DataSettings
-from mistify.config.preparation import ImagePreparation, TokenPreparation
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.preparation import ImagePreparation, TokenPreparation
 from mistify.parsing.validation import problems_of
 from tests.support.paths import REPOSITORY
 

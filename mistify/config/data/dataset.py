@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, model_validator
 
-from mistify.config.code import CodeFile, with_code_apart
-from mistify.config.loss import LossName
-from mistify.config.metric import Metric, known_metrics
-from mistify.config.preparation import InputScaling, Labels, Positive, Preparation
+from mistify.config.data.code import CodeFile, with_code_apart
+from mistify.config.data.loss import LossName
+from mistify.config.data.metric import Metric, known_metrics
+from mistify.config.data.preparation import InputScaling, Labels, Positive, Preparation
 from mistify.parsing.validation import InvalidValue, Settings
 
 #: What data are called that are to be generated, followed by how many; and the most.

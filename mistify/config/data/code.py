@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
-from mistify.config.metric import Metric
+from mistify.config.data.metric import Metric
 from mistify.parsing.validation import InvalidValue, Keys, Settings, together
 
 #: The name is that of the metric or the loss from there on.

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.metric import Metric, OutputScore
-from mistify.config.targets import OVERALL, Scores, Target, missed, reached, serves_better, strictest
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import OVERALL, Scores, Target, missed, reached, serves_better, strictest
 
 KIND, PRICE = Target("kind", Metric.ACCURACY, 0.8), Target("price", Metric.MSE, 0.05)
 BOTH = Target(OVERALL, Metric.MEAN_SCORE, 0.7)

@@ -1,14 +1,12 @@
-"""Atomic writes, durable writes and locks of files, and temporary files."""
+"""Atomic and durable writes of files."""
 
 import errno
-import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 #: Follows the name of a file that is still being written.
 PART = ".part"
@@ -68,27 +66,6 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     write_bytes(path, text.encode(), durable=durable)
 
 
-def make_files_private() -> None:
-    """Let no file that this process makes, or one that it starts, be open to other users."""
-    os.umask(0o077)
-
-
-def cache_directory() -> Path:
-    """Return the directory of the user's caches: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
-
-
-def temporary_file() -> IO[bytes]:
-    """Open a file without a name, which may be large: in the user's caches, as `/tmp` may lie in memory.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    directory = cache_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryFile(dir=directory)
-
-
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
     """Write a JSON file as `replacing` does."""
     write_text(path, json.dumps(value, indent=2) + "\n", durable=durable)
@@ -109,33 +86,3 @@ def sync_path(path: Path) -> None:
         sync_file(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a file or directory for this thread alone; others, also of other processes, wait."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        lock(descriptor)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def lock(file: int | IO[Any]) -> None:
-    """Lock an open file or directory until it is closed; wait while another one holds it."""
-    fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file or directory until it is closed, and return True; return False where it is held.
-
-    Args:
-        file: or its descriptor.
-        shared: let others have a shared lock at the same time.
-    """
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

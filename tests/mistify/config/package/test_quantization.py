@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mistify.config.quantization import QuantizationConfig
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.reading import goal_budget, goal_path, parse_batch
 from mistify.costs.budget import hardware_of, memory_axis, quantity_of, size_axis, source_axis
 from mistify.costs.quantization import STORED, Quantization

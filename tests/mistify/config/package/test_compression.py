@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mistify.config.compression import CompressionConfig
+from mistify.config.package.compression import CompressionConfig
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 

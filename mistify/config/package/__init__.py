@@ -1,0 +1,1 @@
+"""What a config asks of a package: precision, compression, branches, training on the device."""

@@ -1,0 +1,38 @@
+"""Locks of files and directories, between threads and processes."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file or directory for this thread alone; others, also of other processes, wait."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lock(file: int | IO[Any]) -> None:
+    """Lock an open file or directory until it is closed; wait while another one holds it."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
+    """Lock an open file or directory until it is closed, and return True; return False where it is held.
+
+    Args:
+        file: or its descriptor.
+        shared: let others have a shared lock at the same time.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
