@@ -21,7 +21,7 @@ from mistify_client.rpc.connection import Traffic
 from mistify_client.runtime.versions import check_current, current, state_directory
 from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.forgetting import Knowledge, knowledge
-from mistify_client.tuning.installation import install_tuned
+from mistify_client.tuning.installing import install_tuned
 from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers

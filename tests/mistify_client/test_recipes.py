@@ -18,7 +18,7 @@ from mistify.package.manifest import Manifest
 from mistify.package.records import describe_file
 from mistify.package.training import weights_in
 from mistify_client.runtime import versions
-from mistify_client.tuning.installation import install_tuned
+from mistify_client.tuning.installing import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch

@@ -24,7 +24,7 @@ from mistify_client.files import held_alone
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
 from mistify_client.runtime.versions import current, install
-from mistify_client.tuning import Examples, Privacy, TrainingSettings, installation, session
+from mistify_client.tuning import Examples, Privacy, TrainingSettings, installing, session
 from mistify_client.tuning.examples import split
 from mistify_client.tuning.training_loop import TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
@@ -360,8 +360,8 @@ def test_a_version_that_comes_while_the_new_one_is_written_is_not_replaced(devic
         install(own.package, data / "trainable_narrow")
         return write(*args)
 
-    write = installation.write_weights
-    monkeypatch.setattr(installation, "write_weights", meanwhile)
+    write = installing.write_weights
+    monkeypatch.setattr(installing, "write_weights", meanwhile)
     with pytest.raises(MistifyError, match="another version") as caught:
         own.tune()
     assert caught.value.code is ErrorCode.CONFLICT

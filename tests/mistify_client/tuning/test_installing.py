@@ -12,8 +12,8 @@ from mistify.package.records import describe_file
 from mistify.package.verification import verify
 from mistify_client.origin import Origin
 from mistify_client.runtime.versions import copy_package, state_directory
-from mistify_client.tuning import installation
-from mistify_client.tuning.installation import install_tuned
+from mistify_client.tuning import installing
+from mistify_client.tuning.installing import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
 from tests.support import elastic_stores
@@ -55,7 +55,7 @@ def test_a_new_version_is_written_beside_the_package_for_the_owner_alone(
         copied.append(directory)
         copy_package(source, directory)
 
-    monkeypatch.setattr(installation, "copy_package", copying)
+    monkeypatch.setattr(installing, "copy_package", copying)
     weights = load_trainer(package).weights()
     install_tuned(package, package, weights, Score(0.5, 0.25), 8)
     assert copied == [tuning / "installing"]
