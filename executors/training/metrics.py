@@ -270,9 +270,9 @@ def _require_finite(predicted: Array) -> None:
 
 def _mean_iou(predicted: Array, target: Array) -> float:
     """Return the mean over the classes that are predicted or true somewhere."""
-    told, true = _classes(predicted), target.astype(np.int64)
-    count = int(max(told.max(initial=0), true.max(initial=0))) + 1
-    pairs = np.bincount(count * true + told, minlength=count * count).reshape(count, count)
+    classes, true = _classes(predicted), target.astype(np.int64)
+    count = int(max(classes.max(initial=0), true.max(initial=0))) + 1
+    pairs = np.bincount(count * true + classes, minlength=count * count).reshape(count, count)
     both, either = np.diag(pairs), pairs.sum(axis=0) + pairs.sum(axis=1) - np.diag(pairs)
     return float(np.mean(both[either > 0] / either[either > 0]))
 

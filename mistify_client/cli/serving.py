@@ -26,17 +26,17 @@ def _announce(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def announcing_backoff(address: str, tell: Callable[[str], object] = _announce) -> Backoff:
+def announcing_backoff(address: str, on_wait: Callable[[str], object] = _announce) -> Backoff:
     """Return the delays of retries of a command, which says when it waits for a server.
 
     Args:
         address: of the server.
-        tell: called with a line; prints it by default.
+        on_wait: called with a line; prints it by default.
     """
 
     def wait(seconds: float) -> None:
         if seconds >= _ANNOUNCED_SECONDS:
-            tell(f"the server at {address} is away, trying again in {seconds:.0f} s")
+            on_wait(f"the server at {address} is away, trying again in {seconds:.0f} s")
         time.sleep(seconds)
 
     return Backoff(wait=wait)
@@ -60,16 +60,16 @@ class Serving:
 
     @contextmanager
     def started(
-        self, *, resume: bool = True, tell: Callable[[str], object] = _announce
+        self, *, resume: bool = True, on_wait: Callable[[str], object] = _announce
     ) -> Iterator[tuple[str, str | None, Backoff]]:
         """Yield the address of the server, its access token, and the delays of retries.
 
         Args:
             resume: True to continue the unfinished jobs of the store.
-            tell: called with a line while a running server is away.
+            on_wait: called with a line while a running server is away.
         """
         if self.remote is not None:
-            yield self.remote, self.token, announcing_backoff(self.remote, tell)
+            yield self.remote, self.token, announcing_backoff(self.remote, on_wait)
             return
         with embedded_server(self.store, self.roots, resume=resume) as server:
             yield *server, Backoff(attempts=_EMBEDDED_ATTEMPTS)

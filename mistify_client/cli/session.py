@@ -90,7 +90,7 @@ def _session(serving: Serving, console: Console) -> Iterator[tuple[PortingClient
     with (
         _resumable(serving.remote),
         display(console) as shown,
-        serving.started(tell=shown.show_line) as (address, token, backoff),
+        serving.started(on_wait=shown.show_line) as (address, token, backoff),
         PortingClient(address, token, backoff=backoff) as client,
     ):
         yield client, shown

@@ -72,9 +72,15 @@ def adapt_package(
     """
     with reported_errors():
         began = time.perf_counter()
-        tell = partial(print_line, Console(stderr=True))
+        on_progress = partial(print_line, Console(stderr=True))
         result = adapt(
-            package, data, _latency(latency), strategy, threads=threads, token_file=token_file, tell=tell
+            package,
+            data,
+            _latency(latency),
+            strategy,
+            threads=threads,
+            token_file=token_file,
+            on_progress=on_progress,
         )
         seconds = time.perf_counter() - began
         if as_json:

@@ -69,7 +69,7 @@ def adapt(
     threads: int | None = None,
     seconds: float = SECONDS,
     token_file: Path | None = None,
-    tell: Callable[[str], None] = lambda line: None,
+    on_progress: Callable[[str], None] = lambda line: None,
 ) -> Adaptation:
     """Choose the subnet of a package that is the most accurate on a device's data within a latency.
 
@@ -88,7 +88,7 @@ def adapt(
         threads: The number of threads of LiteRT; None for those the package was measured with.
         seconds: The time of measuring each block.
         token_file: With the server's access token; None for that which the package was fetched with.
-        tell: Called with a line on what comes next.
+        on_progress: Called with a line on what comes next.
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
@@ -103,11 +103,13 @@ def adapt(
     examples = _examples(data, load_store(directory))
     with damage_reported(state), _held(tables):
         threads = threads or _threads(directory)
-        measure = partial(latency_table, directory, state=tables, threads=threads, seconds=seconds, tell=tell)
-        supply = BlockSupply(directory, state, BlockStore.load(directory), token_file, tell)
+        measure = partial(
+            latency_table, directory, state=tables, threads=threads, seconds=seconds, on_progress=on_progress
+        )
+        supply = BlockSupply(directory, state, BlockStore.load(directory), token_file, on_progress)
         supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
-        tell(f"searching {counted(space.count, 'subnet')} on {_in_words(examples)}")
+        on_progress(f"searching {counted(space.count, 'subnet')} on {_in_words(examples)}")
         evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
         scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
         candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)

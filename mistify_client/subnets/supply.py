@@ -39,7 +39,7 @@ class BlockSupply:
         state: The state directory of the package.
         whole: Its block store.
         token_file: With the server's access token; None for that which the package was fetched with.
-        tell: Called with a line on what is fetched.
+        on_progress: Called with a line on what is fetched.
 
     Attributes:
         whole: The block store, with all blocks, fetched or not.
@@ -51,14 +51,14 @@ class BlockSupply:
         state: Path,
         whole: BlockStore,
         token_file: Path | None,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> None:
         self._directory = directory
         self._state = state
         self.whole = whole
         self._token_file = token_file
         self._verified = set[str]()
-        self._tell = tell
+        self._on_progress = on_progress
 
     @property
     def store(self) -> BlockStore:
@@ -83,7 +83,7 @@ class BlockSupply:
             ]
             raise corrupt_package(self._directory, problems)
         blocks = f"{len(missing)} of {counted(len(self.whole.variants), 'block')}"
-        self._tell(f"fetching {blocks} from {origin.server}, {format_bytes(sum(missing.values()), 3)}")
+        self._on_progress(f"fetching {blocks} from {origin.server}, {format_bytes(sum(missing.values()), 3)}")
         token = read_token(self._token_file or token_file_for(self._state, origin.server))
         with PortingClient(origin.server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
             client.fetch(origin.job, origin.goal, self._directory, only=missing)
@@ -93,7 +93,7 @@ class BlockSupply:
         try:
             self.fetch(variants)
         except (MistifyError, OSError) as error:
-            self._tell(f"the blocks that are here have to do, no others can be fetched: {error}")
+            self._on_progress(f"the blocks that are here have to do, no others can be fetched: {error}")
 
     def _is_here(self, variant: BlockVariant) -> bool:
         path = self._directory / variant.file

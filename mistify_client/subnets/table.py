@@ -69,7 +69,7 @@ def latency_table(
     execution: Execution = Execution.INTERPRETER,
     *,
     seconds: float = SECONDS,
-    tell: Callable[[str], None] = lambda line: None,
+    on_progress: Callable[[str], None] = lambda line: None,
 ) -> LatencyTable:
     """Return the latency of every block of a store.
 
@@ -85,7 +85,7 @@ def latency_table(
         threads: The number of threads of LiteRT.
         execution: By which the blocks run.
         seconds: The time for each block that is missing, unless running it once takes longer.
-        tell: Called with a line when there is something to measure.
+        on_progress: Called with a line when there is something to measure.
 
     Raises:
         MistifyError: As `LoadedBlock`.
@@ -98,7 +98,7 @@ def latency_table(
     missing = [variant for variant in space.variants if not table.has(variant)]
     if not missing:
         return table
-    tell(f"measuring {counted(len(missing), 'block')}")
+    on_progress(f"measuring {counted(len(missing), 'block')}")
     paths = list(_paths(space, missing))
     loads = [partial(_load, directory, path, store, threads, execution) for path in paths]
     measured = defaultdict[BlockVariant, list[float]](list)

@@ -36,9 +36,11 @@ def found(boxes: Any, true: Any) -> float:
 
 #: The metrics of the kinds' outputs, of what is predicted and of what is true.
 COUNTED: dict[str, Callable[[Any, Any], float]] = {
-    "accuracy": lambda told, true: (told.argmax(axis=-1) == true).mean(),
-    "mse": lambda told, true: np.square(told.reshape(true.shape) - true).mean(),
-    "mean_iou": lambda told, true: jaccard_score(true.ravel(), told.argmax(axis=-1).ravel(), average="macro"),
+    "accuracy": lambda predicted, true: (predicted.argmax(axis=-1) == true).mean(),
+    "mse": lambda predicted, true: np.square(predicted.reshape(true.shape) - true).mean(),
+    "mean_iou": lambda predicted, true: jaccard_score(
+        true.ravel(), predicted.argmax(axis=-1).ravel(), average="macro"
+    ),
     "boxes_found": found,
 }
 

@@ -17,8 +17,8 @@ def answers(count, right, seed):
     """Predictions [count, 3] of which each is right with a probability, and their targets."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(3, size=count)
-    told = np.where(rng.random(count) < right, targets, (targets + 1) % 3)
-    return {"y": np.eye(3, dtype=np.float32)[told]}, {"y": targets}
+    predicted = np.where(rng.random(count) < right, targets, (targets + 1) % 3)
+    return {"y": np.eye(3, dtype=np.float32)[predicted]}, {"y": targets}
 
 
 def test_the_bound_of_an_accuracy_is_wilsons():
@@ -73,7 +73,7 @@ def test_a_single_example_assures_nothing_of_an_error():
 def test_every_target_has_to_be_reached_by_its_own_bound():
     """Nine of ten kinds are right: 0.855 is assured (see above). The error is 0.2 everywhere."""
     kinds = np.zeros(100, np.int64)
-    told = np.eye(3, dtype=np.float32)[np.r_[np.zeros(90, int), np.ones(10, int)]]
+    predicted = np.eye(3, dtype=np.float32)[np.r_[np.zeros(90, int), np.ones(10, int)]]
     prices = np.arange(100, dtype=np.float32)[:, None]
     right = np.eye(3, dtype=np.float32)[kinds]
     objectives = {
@@ -81,7 +81,7 @@ def test_every_target_has_to_be_reached_by_its_own_bound():
         "brand": Categorical(Activation.SOFTMAX),
         "price": Regression(Activation.NONE),
     }
-    outputs = {"kind": told, "brand": right, "price": prices + 0.2}
+    outputs = {"kind": predicted, "brand": right, "price": prices + 0.2}
     arguments = objectives, outputs, {"kind": kinds, "brand": kinds, "price": prices}
 
     def reached(kind, price, whole=0.0):

@@ -118,14 +118,16 @@ def test_the_overlap_of_the_example_is_that_of_the_paper():
         return inside[0][:, None] & inside[1]
 
     expected = []
-    for told, true in zip(*boxes, strict=True):
-        both, either = covered(told) & covered(true), covered(told) | covered(true)
+    for predicted, true in zip(*boxes, strict=True):
+        both, either = covered(predicted) & covered(true), covered(predicted) | covered(true)
         rows, columns = np.flatnonzero(either.any(1)), np.flatnonzero(either.any(0))
         around = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
         expected.append(1 - both.sum() / either.sum() + (around - either.sum()) / around)
-    told, true = boxes.astype(np.float32)
+    predicted, true = boxes.astype(np.float32)
     objective = of_plug_in(Regression(Activation.NONE), "box_overlap")
-    assert float(objective.loss(tf.constant(told), tf.constant(true))) == pytest.approx(np.mean(expected))
+    assert float(objective.loss(tf.constant(predicted), tf.constant(true))) == pytest.approx(
+        np.mean(expected)
+    )
 
 
 def test_a_yes_or_no_has_probabilities_and_answers_of_their_shape():

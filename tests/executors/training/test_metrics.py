@@ -135,8 +135,8 @@ def masks(seed, classes=3):
     """Classes at each position of some images, and predictions of which a third are random."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(-1, classes, size=(5, 4, 4))
-    told = np.where(rng.random(targets.shape) < 0.3, rng.integers(classes, size=targets.shape), targets)
-    return np.eye(classes, dtype=np.float32)[np.maximum(told, 0)], targets
+    predicted = np.where(rng.random(targets.shape) < 0.3, rng.integers(classes, size=targets.shape), targets)
+    return np.eye(classes, dtype=np.float32)[np.maximum(predicted, 0)], targets
 
 
 def test_intersection_over_union_is_that_of_scikit_learn():
@@ -167,12 +167,12 @@ def test_the_mean_absolute_error_is_that_of_scikit_learn():
 def test_the_mean_score_counts_figures_by_the_variance_that_they_explain():
     rng = np.random.default_rng(0)
     price = rng.normal(size=(50, 1)).astype(np.float32)
-    told = price + rng.normal(scale=0.3, size=price.shape).astype(np.float32)
+    predicted = price + rng.normal(scale=0.3, size=price.shape).astype(np.float32)
     kinds = rng.integers(3, size=50)
     answers = np.eye(3, dtype=np.float32)[np.where(np.arange(50) < 10, (kinds + 1) % 3, kinds)]
     objectives = {"kind": Categorical(Activation.SOFTMAX), "price": OBJECTIVES["price"]}
-    outputs, targets = {"kind": answers, "price": told}, {"kind": kinds, "price": price}
-    expected = (0.8 + reference.r2_score(price, told)) / 2
+    outputs, targets = {"kind": answers, "price": predicted}, {"kind": kinds, "price": price}
+    expected = (0.8 + reference.r2_score(price, predicted)) / 2
     assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(expected)
     outputs["price"] = -10 * price  # worse than a constant counts as none
     assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(0.4)

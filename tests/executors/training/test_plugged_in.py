@@ -47,17 +47,17 @@ def answers(objective, rng, count=60):
     several = objective is CLASSES
     targets = rng.permutation(np.arange(count) % (4 if several else 2))
 
-    def told(classes):
+    def predicted(classes):
         if several:
             return 0.7 * np.eye(4, dtype=np.float32)[classes] + 0.2 * np.eye(4)[(classes + 1) % 4] + 0.025
         return np.where(classes, 0.9, 0.1)[:, None].astype(np.float32)
 
     def worse(wrong):
-        return told(
+        return predicted(
             np.where(np.arange(count) < wrong, (targets + 2) % 4 if several else 1 - targets, targets)
         )
 
-    return targets if several else targets[:, None], told(targets), worse
+    return targets if several else targets[:, None], predicted(targets), worse
 
 
 @pytest.mark.parametrize("name", [*OWN, "top_two", "pinball_error"])
@@ -88,9 +88,9 @@ def test_a_metric_is_best_of_what_is_right_and_falls_with_what_is_wrong(name):
 
 def test_the_metrics_of_the_example_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
-    targets, told = rng.normal(size=(2, 40, 1)).astype(np.float32)
-    pinball = score(Metric("pinball_error"), {"y": FIGURES}, {"y": told}, {"y": targets})
-    assert pinball == pytest.approx(reference.mean_pinball_loss(targets, told, alpha=0.9), rel=1e-5)
+    targets, predicted = rng.normal(size=(2, 40, 1)).astype(np.float32)
+    pinball = score(Metric("pinball_error"), {"y": FIGURES}, {"y": predicted}, {"y": targets})
+    assert pinball == pytest.approx(reference.mean_pinball_loss(targets, predicted, alpha=0.9), rel=1e-5)
     kinds, chances = rng.integers(4, size=40), rng.dirichlet(np.ones(4), size=40).astype(np.float32)
     first = score(Metric("top_two"), {"y": CLASSES}, {"y": chances}, {"y": kinds})
     assert first == pytest.approx(reference.top_k_accuracy_score(kinds, chances, k=2))
@@ -150,11 +150,11 @@ def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monk
 def test_vectors_stay_together():
     """Boxes at several positions of an example; reference: counted by hand."""
     true = np.array([[[0, 0, 2, 2], [1, 1, 3, 3]], [[0, 0, 4, 1], [2, 2, 4, 4]]], np.float32)
-    told = true.copy()
-    told[0, 1] = [1, 1, 3, 2]  # a half of it
-    told[1, 0] = [2.1, 0, 4, 1]  # less than a half
-    told[1, 1] = [5, 5, 6, 6]  # elsewhere
-    found = score(Metric("boxes_found"), {"y": FIGURES}, {"y": told}, {"y": true})
+    predicted = true.copy()
+    predicted[0, 1] = [1, 1, 3, 2]  # a half of it
+    predicted[1, 0] = [2.1, 0, 4, 1]  # less than a half
+    predicted[1, 1] = [5, 5, 6, 6]  # elsewhere
+    found = score(Metric("boxes_found"), {"y": FIGURES}, {"y": predicted}, {"y": true})
     assert found == pytest.approx(2 / 4)
     with pytest.raises(InvalidValue, match="no output learns"):
         check_output_metric("y", Metric("boxes_found"), {"y": CLASSES}, {})

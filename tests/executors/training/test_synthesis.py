@@ -101,7 +101,7 @@ def test_targets_are_of_the_kind_of_the_output():
 
 @pytest.mark.parametrize(("activation", "made"), [("softmax", "image"), (None, "said")])
 def test_what_is_no_number_is_refused(activation, made):
-    """Also where the most probable class of it would be told as the first."""
+    """Also where the most probable class of it would be predicted as the first."""
     model = network(activation)
     kernel, bias = model.get_layer("said").get_weights()
     model.get_layer("said").set_weights([kernel, np.full_like(bias, np.nan)])

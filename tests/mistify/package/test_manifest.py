@@ -144,7 +144,7 @@ def test_without_anything_new_a_manifest_is_in_the_format_that_older_clients_rea
 
 def test_names_of_classes_and_preparations_are_of_the_newest_format(package):
     directory, manifest = package
-    told = {
+    fields = {
         "labels": {"probabilities": ("cat", "dog")},
         "preparation": {
             "image": Preparation(
@@ -153,14 +153,14 @@ def test_names_of_classes_and_preparations_are_of_the_newest_format(package):
             "text": Preparation(tokens=TokenPreparation(length=5, vocabulary="vocab.txt")),
         },
     }
-    manifest = Manifest.model_validate(manifest.model_dump() | told)
+    manifest = Manifest.model_validate(manifest.model_dump() | fields)
     manifest.save(directory)
     content = json.loads((directory / MANIFEST).read_text())
     assert content["format_version"] == 3
     assert content["labels"] == {"probabilities": ["cat", "dog"]}
     assert content["preparation"]["text"] == {"tokens": {"length": 5, "vocabulary": "vocab.txt"}}
     assert Manifest.load(directory) == manifest
-    assert (manifest.labels, manifest.preparation) == tuple(told.values())
+    assert (manifest.labels, manifest.preparation) == tuple(fields.values())
 
 
 def test_problems_name_their_places(package):

@@ -46,24 +46,24 @@ def test_adapts_and_lists_the_pool(adapt, mistify, package):
 def test_json_says_the_same(adapt, mistify, package):
     result = adapt("--latency", "0.9x", "--strategy", "annealing", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["chosen"] in told["pool"]["entries"]
-    for entry in (*told["pool"]["entries"], told["original"]):
+    report = json.loads(result.stdout)
+    assert report["chosen"] in report["pool"]["entries"]
+    for entry in (*report["pool"]["entries"], report["original"]):
         assert entry["score"] == pytest.approx(entry["accuracy"] - entry["loss"] / 2)
-    assert told["chosen"]["latency_ms"] <= told["pool"]["budget_ms"]
-    assert 0 < told["scored"] <= 33
-    assert told["block_runs"] > 0
-    assert told["block_runs_saved"] > 0
-    assert told["peak_bytes"] > 10_000_000
-    assert told["seconds"] > 0
+    assert report["chosen"]["latency_ms"] <= report["pool"]["budget_ms"]
+    assert 0 < report["scored"] <= 33
+    assert report["block_runs"] > 0
+    assert report["block_runs_saved"] > 0
+    assert report["peak_bytes"] > 10_000_000
+    assert report["seconds"] > 0
     listed = mistify("subnets", "--package", package, "--json")
-    assert json.loads(listed.stdout) == told["pool"]
+    assert json.loads(listed.stdout) == report["pool"]
 
 
 def test_a_latency_of_all_that_there_is_chooses_the_most_accurate(adapt):
-    told = json.loads(adapt("--latency", "10ms", "--json").stdout)
-    assert told["pool"]["budget_ms"] == 10
-    assert told["chosen"] == told["pool"]["entries"][-1]
+    report = json.loads(adapt("--latency", "10ms", "--json").stdout)
+    assert report["pool"]["budget_ms"] == 10
+    assert report["chosen"] == report["pool"]["entries"][-1]
 
 
 def test_blocks_are_measured_with_the_threads_that_are_asked_for(adapt, package):

@@ -73,8 +73,8 @@ def test_what_is_no_image_is_refused(image: Any) -> None:
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
-def declare(package: Any, **told: Any) -> Any:
-    Manifest.model_validate(Manifest.load(package).model_dump() | told).save(package)
+def declare(package: Any, **fields: Any) -> Any:
+    Manifest.model_validate(Manifest.load(package).model_dump() | fields).save(package)
     return load(package)
 
 

@@ -133,7 +133,7 @@ def test_the_network_that_was_shipped_stays_unless_a_subnet_is_faster_or_better(
 def test_a_damaged_block_that_no_server_has_is_left_out(package, unlabelled):
     (package / "block-3-merge2.tflite").write_bytes(b"damaged")
     lines = []
-    result = adapted(package, unlabelled, tell=lines.append)
+    result = adapted(package, unlabelled, on_progress=lines.append)
     assert "the blocks that are here have to do" in lines[1]
     assert "block-3-merge2.tflite" in lines[1]
     assert not any("block-3-merge2.tflite" in entry.files for entry in result.pool.entries)
@@ -184,7 +184,7 @@ def test_of_many_examples_some_are_scored(package, tmp_path, device_data):
 def test_few_examples_are_said_to_be_few(package, tmp_path, device_data):
     np.savez(tmp_path / "few.npz", x=device_data[0][:5])
     lines = []
-    adapted(package, tmp_path / "few.npz", tell=lines.append)
+    adapted(package, tmp_path / "few.npz", on_progress=lines.append)
     assert lines[-1] == "searching 34 subnets on 5 examples, too few to tell them apart well"
 
 
@@ -213,7 +213,7 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     adapted(package, data)
     table = (state_directory(package) / TABLES / TABLE).read_bytes()
     lines = []
-    result = adapted(package, unlabelled, "0.9x", tell=lines.append)
+    result = adapted(package, unlabelled, "0.9x", on_progress=lines.append)
     assert lines == ["searching 34 subnets on 50 examples"]
     assert (state_directory(package) / TABLES / TABLE).read_bytes() == table
     assert chosen_files(package) == result.chosen.files
@@ -248,7 +248,7 @@ def test_a_package_that_gets_another_version_meanwhile_is_left_as_it_is(tmp_path
     (tmp_path / "next").mkdir()
     other = make_elastic_package(tmp_path / "next" / "package")
     with pytest.raises(MistifyError, match="has got another version") as caught:
-        adapted(package, unlabelled, tell=Meanwhile(package, other))
+        adapted(package, unlabelled, on_progress=Meanwhile(package, other))
     assert caught.value.code is ErrorCode.CONFLICT
     assert current(package) != package
     assert SubnetPool.load(state_directory(package), package) is None

@@ -114,7 +114,7 @@ def test_a_device_that_loads_a_package_has_no_blocks(service, device, package):
 def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, data):
     lines = []
     service.fake.requests.clear()
-    result = adapted(device, data, "0.8x", tell=lines.append)
+    result = adapted(device, data, "0.8x", on_progress=lines.append)
     original = {f"{block.name}.tflite" for block in elastic_stores.blocks()[: elastic_stores.RESIDUAL + 2]}
     fetched = {request.file for request in service.fake.requests_of(pb.FetchPackageRequest)}
     # Whether it may use all of them depends on what it measures.
@@ -131,7 +131,7 @@ def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, d
     here = blocks_in(device)
     service.stop()
     lines = []
-    result = adapted(device, data, "1x", tell=lines.append)
+    result = adapted(device, data, "1x", on_progress=lines.append)
     assert result.chosen.latency_ms <= result.pool.budget_ms
     assert blocks_in(device) == here
     assert any(line.startswith("the blocks that are here have to do") for line in lines)

@@ -15,7 +15,9 @@ def measured(own, **changes):
     """Return the table, and the lines that tell of measuring."""
     lines = []
     settings = {"threads": 1, "execution": Execution.INTERPRETER, **changes}
-    table = latency_table(own.directory, own.store, own.state, seconds=1e-6, tell=lines.append, **settings)
+    table = latency_table(
+        own.directory, own.store, own.state, seconds=1e-6, on_progress=lines.append, **settings
+    )
     return table, lines
 
 

@@ -131,14 +131,14 @@ def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
     np.testing.assert_array_equal(np.unique(every, axis=0), np.unique(images, axis=0))
     for part in parts:
         np.testing.assert_array_equal(part[said], says(source, part[name]))
-    told, true = alone.says(parts[1][name]), says(source, parts[1][name])
+    predicted, true = alone.says(parts[1][name]), says(source, parts[1][name])
     assert alone.root.metric is Metric.AGREEMENT
     assert (alone.root.source_accuracy, alone.root.steps) == (1.0, 0)
     assert alone.manifest.metric is Metric.AGREEMENT
-    assert alone.package.accuracy == pytest.approx(np.mean(told == true))
+    assert alone.package.accuracy == pytest.approx(np.mean(predicted == true))
     assert 0.1 < alone.package.accuracy < 1
     scores = {score.metric: score.value for score in alone.package.output_scores}
-    assert scores[Metric.BALANCED_AGREEMENT] == pytest.approx(recall_score(true, told, average="macro"))
+    assert scores[Metric.BALANCED_AGREEMENT] == pytest.approx(recall_score(true, predicted, average="macro"))
     assert "unlabelled inputs of your own" in alone.package.note
 
 
