@@ -30,9 +30,9 @@ class LastSwitch:
     """The last change from one branch to another.
 
     Attributes:
-        unix_ms: when, by the device's clock, in milliseconds since 1970.
-        previous: the number of the branch before.
-        reason: why, in words.
+        unix_ms: Milliseconds since 1970, by the device's clock.
+        previous: Number of the branch that ran before.
+        reason: For people.
     """
 
     unix_ms: int
@@ -45,8 +45,8 @@ class DeviceSubnet:
     """A subnet of blocks that a device has found.
 
     Attributes:
-        latency_ms: of one inference, on an otherwise idle device.
-        accuracy: by the metric of the pool.
+        latency_ms: Milliseconds for one inference on an otherwise idle device.
+        accuracy: By the metric of the pool.
     """
 
     latency_ms: float
@@ -58,10 +58,10 @@ class DevicePool:
     """The best subnets of a package in blocks, as a device has found them.
 
     Attributes:
-        metric: by which they are scored.
-        examples: how many they are scored on, of the device's own.
-        original_ms: of one inference of the original network, on an otherwise idle device.
-        subnets: the first `MOST_SUBNETS`, in their order.
+        metric: The metric that scores the subnets.
+        examples: Number of the device's own examples that they are scored on.
+        original_ms: Milliseconds for one inference of the original network on an otherwise idle device.
+        subnets: The first `MOST_SUBNETS`, in their order.
     """
 
     metric: Metric
@@ -75,20 +75,20 @@ class DeviceStatus:
     """The state of a device, as its monitor sees it.
 
     Attributes:
-        name: of the device in its fleet.
-        job_id: the job of the package that it runs.
-        goal_id: the goal of that package.
-        branch: the number of the branch that runs.
-        branches: how many the package has, 1 without any.
-        latency_ms: of one inference, by those of the last seconds.
-        expected_ms: the same on an otherwise idle device.
-        idle: whether no inference ran lately; the latency is then that of the last ones.
-        fits: whether the branch keeps to the targets.
-        reason: why the branch runs, in words.
-        targets: texts with units, by name.
-        problems: texts, by the part of the monitor that has them.
-        last_switch: None if there was none since the monitor started.
-        pool: of subnets, which are then the branches; None of a package without one.
+        name: The device's name in its fleet.
+        job_id: The job that made the running package.
+        goal_id: The goal that the package was made for.
+        branch: Number of the running branch.
+        branches: Number of branches in the package; 1 without any.
+        latency_ms: Milliseconds for one inference, over the last seconds.
+        expected_ms: The same on an otherwise idle device.
+        idle: Whether no inference ran lately; the latency is then that of the last ones.
+        fits: Whether the branch meets the targets.
+        reason: Why the branch runs, for people.
+        targets: By name, each a text with its unit.
+        problems: By the part of the monitor that reports them, for people.
+        last_switch: None if there was no switch since the monitor started.
+        pool: The subnets that take the place of branches; None for a package without blocks.
     """
 
     name: str
@@ -120,8 +120,8 @@ class FleetSummary:
     """Numbers of devices that have reported.
 
     Attributes:
-        devices: all of them.
-        missing: those that do not keep to their targets.
+        devices: All devices.
+        missing: Devices that miss their targets.
     """
 
     devices: int

@@ -27,11 +27,10 @@ def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
     """Return an interpreter of a `.tflite`, given as its content or its path.
 
     Args:
-        network: The network.
-        threads: How many it uses; None for what LiteRT chooses.
+        threads: None leaves the number to LiteRT.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no `.tflite`.
     """
     if not _noticed.is_set():
         _noticed.set()
@@ -46,10 +45,9 @@ def open_compiled(network: bytes, threads: int) -> Any:
 
     Args:
         network: The content of a `.tflite`.
-        threads: How many it uses.
 
     Raises:
-        RuntimeError: It is none.
+        RuntimeError: It is no `.tflite`.
     """
     from ai_edge_litert.compiled_model import CompiledModel  # noqa: PLC0415 - with what GPUs and NPUs need
     from ai_edge_litert.options import Options  # noqa: PLC0415

@@ -53,9 +53,9 @@ class UploadName:
     """The name of an upload in a config.
 
     Attributes:
-        sha256: Of the file, or of the directory's listing.
-        name: The last part of its path on the machine that it came from.
-        directory: Whether it is one.
+        sha256: Digest of the file, or of the directory's listing.
+        name: Last part of its path on the machine that it came from.
+        directory: Whether it is a directory.
     """
 
     sha256: str
@@ -83,7 +83,7 @@ def listing_text(files: Mapping[str, FileDigest]) -> bytes:
     """Return the listing of a directory: equal directories have equal ones.
 
     Args:
-        files: By their paths below the directory, with forward slashes.
+        files: By path below the directory, with forward slashes.
     """
     entries = {path: [file.sha256, file.size] for path, file in files.items()}
     return json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()

@@ -39,9 +39,9 @@ class Entry:
     """One goal, written out.
 
     Attributes:
-        value: As in a list of configs.
-        place: The JSON path of the goal in the file.
-        moved: JSON paths in the file of what stands elsewhere there, by their paths in the goal.
+        value: The goal in the form of an element of a list of configs.
+        place: JSON path of the goal in the file.
+        moved: JSON path in the goal -> JSON path in the file, for values that stand elsewhere in the file.
     """
 
     value: Any
@@ -63,8 +63,8 @@ def entries_of(
 
     Args:
         value: A list of configs, one config, or an object with `defaults` and `goals`.
-        problems: Takes what is wrong with the way in which they are written.
-        check_count: Gets the number of goals before they are written out, and may raise an error.
+        problems: Collects the mistakes in how goals are written.
+        check_count: Called with the number of goals before they are written out; may raise an error.
     """
     if isinstance(value, dict) and (_GOALS in value or _DEFAULTS in value):
         entries = _with_defaults(value, problems)
@@ -168,10 +168,11 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
     """Return a goal with its id, made by a pattern, or of what differs between goals of one list.
 
     Args:
-        goal: The goal, with a pattern in place of its id.
-        numbers: The places of its values in their lists, by the keys of these: the names of what has none.
-        entry: The goal before it was written out.
-        problems: Takes what is wrong with the pattern.
+        goal: A goal with a pattern in place of its id.
+        numbers: Key of the goal -> the position of its value in the list that it comes from, as a name where
+            the value has none.
+        entry: The goal as written in the file.
+        problems: Collects the mistakes in the pattern.
     """
     pattern = goal.get("id") if isinstance(goal, dict) else None
     if not isinstance(pattern, str):

@@ -41,9 +41,9 @@ class HardwareConfig(Settings):
     that was measured, which the server knows.
 
     Attributes:
-        name: A device class, a device that was measured, or what figures of one's own are called.
-        compute_power: The peak of the device.
-        memory_bandwidth: The peak of its memory.
+        name: A device class, a measured device, or a name for figures of your own.
+        compute_power: The device's peak.
+        memory_bandwidth: The peak of the device's memory.
     """
 
     name: Annotated[

@@ -18,8 +18,8 @@ class LayerRule:
     """A rule for a layer, which stays in the network whatever becomes of the others.
 
     Attributes:
-        at_least: The channels of its output that stay; None for all of those that it reads and writes, at
-            all positions. Its weights are trained like others.
+        at_least: The number of its output channels that stay; None keeps all channels that it reads and
+            writes, at all positions. Its weights are trained like others.
     """
 
     at_least: int | None = None

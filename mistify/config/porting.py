@@ -151,8 +151,8 @@ class AlgorithmConfig(Settings):
     `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
 
     Attributes:
-        name: The algorithm.
-        config: Its settings.
+        name: The name of an algorithm, or "auto".
+        config: Settings of the algorithm.
     """
 
     name: Annotated[Text, AfterValidator(str.lower)] = Field(
@@ -246,7 +246,7 @@ class PortingConfig(Settings):
         dataset: The data to train, choose and test with.
         algorithm: How networks are adapted; a name alone will do.
         adaptation_goal: The demands on the network: limits on its costs, and an accuracy to reach.
-        hardware: What a limit on latency is meant on; without it, the machine of the server. A name alone
+        hardware: The device that a limit on latency refers to; without it, the server's machine. A name alone
             will do.
         threads: The threads with which LiteRT runs the package.
         quantization: The precision of the package; a name alone will do. Without it, the server chooses one

@@ -124,11 +124,10 @@ def read_batch(
     Args:
         text: JSON, in which comments and trailing commas are allowed.
         source: The name of the text in errors, such as its file name.
-        server_knows_more: whether limits on axes and metrics that are not known here are kept, for a server
-            to judge.
-        common: What goals that are added to a job have in common with it: they may leave it out, and it does
-            not count as set in their configs.
-        check_count: gets the number of goals before they are checked, and may raise an error.
+        server_knows_more: Keep limits on axes and metrics that are not known here, for a server to judge.
+        common: Values that goals added to a job share with it: they may be left out, and do not count as set
+            in their configs.
+        check_count: Called with the number of goals before they are checked; may raise an error.
 
     Raises:
         MistifyError: INVALID_CONFIG, the text is no JSON.
@@ -293,7 +292,7 @@ def collective_batches(
     """Group configs by model, dataset and algorithm (with its settings), in order of first appearance.
 
     Args:
-        configs: All of a file, or some by their indices.
+        configs: All configs of a file, or some of them by their indices.
     """
     configs = configs if isinstance(configs, Mapping) else dict(enumerate(configs))
     together: dict[tuple[str, ...], list[int]] = {}
@@ -322,7 +321,7 @@ def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
     """Return a goal's limits as a budget, relative ones resolved against the source's costs in float32.
 
     Raises:
-        KeyError: a relative limit on an axis that `source_costs` does not have.
+        KeyError: A relative limit on an axis that `source_costs` does not have.
     """
     return {
         axis: limit.resolve(source_costs[source_axis(axis)]) if limit.relative else limit.value

@@ -52,14 +52,15 @@ class Axis:
     """A quantity of networks that goals limit.
 
     Attributes:
-        key: Its name in `adaptation_goal`.
-        quantity: Its name in costs and budgets, with its plain unit: `energy_mj`.
-        label: Its name for people.
-        kind: How its amounts are read and written.
+        key: The key in `adaptation_goal`.
+        quantity: The name in costs and budgets, with its plain unit: `energy_mj`.
+        label: A name for people.
+        kind: The units in which amounts are read and written.
         cost: The amount of a network. A network with fewer units, or fewer layers, must have no more of it
             (where higher is better, no less); it has to be above 0.
-        by_precision: Whether the amount depends on the precision, so that goals of each are apart.
-        by_hardware: Whether it depends on the hardware that a goal names.
+        by_precision: Whether the amount depends on the precision, so that goals of different precisions are
+            compared apart.
+        by_hardware: Whether it depends on the hardware named by a goal.
         higher_is_better: Whether goals limit it from below.
         measure: The amount as measured on a package, the content of a `.tflite` at its precision; on this
             machine with one thread, if it depends on hardware. It then replaces the cost, which predicts it.
@@ -97,9 +98,7 @@ class Axis:
         """Yield what a network costs under every condition, by axis.
 
         Args:
-            network: The network.
-            profiles: The hardware.
-            only: The axes that are wanted; None for all.
+            only: The axes to compute; None for all.
 
         Raises:
             MistifyError: INTERNAL, a plug-in returns something that is no cost.
@@ -118,7 +117,7 @@ class Axis:
         told how many.
 
         Raises:
-            MistifyError: as `costs`.
+            MistifyError: As for `costs`.
         """
         if self.measure is None or (self.by_hardware and threads != 1):
             return {}
@@ -189,8 +188,8 @@ class Registry:
     """The axes that are known here.
 
     Attributes:
-        axes: By their keys.
-        broken: The plug-ins that cannot be used, by their names, and why not.
+        axes: By key.
+        broken: Plug-ins that cannot be used: name -> reason.
     """
 
     axes: Mapping[str, Axis]
@@ -246,7 +245,6 @@ def depend_on_hardware(names: Iterable[str], profile: str) -> bool:
 
     Args:
         names: The axes, as in costs and budgets.
-        profile: The profile's name.
 
     Raises:
         MistifyError: INVALID_CONFIG, one is that of a plug-in which is not installed here.
@@ -263,9 +261,8 @@ def costs_of(
     """Return a network's cost on every axis, under every condition.
 
     Args:
-        network: The layers of the network.
-        profiles: The hardware of those axes that depend on it.
-        only: The axes that are wanted, as where thousands of networks are compared; None for all.
+        profiles: The profiles for axes that depend on hardware.
+        only: The axes to compute, as where thousands of networks are compared; None for all.
 
     Raises:
         MistifyError: INTERNAL, a plug-in returns something that is no cost.

@@ -37,8 +37,8 @@ class AxisConditions(NamedTuple):
 
     Attributes:
         hardware: None where the axis does not depend on it.
-        precision: By default float32.
-        threads: With which networks run, by default one.
+        precision: Float32 by default.
+        threads: One by default.
     """
 
     hardware: str | None

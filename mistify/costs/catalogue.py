@@ -14,9 +14,8 @@ def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> Nomi
     """Return the profile of a device class by its data sheet, at what runtimes reach of that.
 
     Args:
-        name: Of the device class.
-        compute_power: The peak in GFLOP/s.
-        memory_bandwidth: In GB/s.
+        compute_power: Peak in GFLOP/s.
+        memory_bandwidth: GB/s.
     """
     return NominalProfile(name, compute_power, memory_bandwidth, efficiency=MEASURED)
 

@@ -24,10 +24,9 @@ class OperatorTiming:
     """The time of a small network on a device.
 
     Attributes:
-        operations: that it does, one after the other.
-        integer: whether it is int8, instead of float32.
-        threads: on which it ran.
-        median_ms: of an inference, while nothing else runs.
+        operations: The operators of the network, which run one after the other.
+        integer: Whether the network is int8 rather than float32.
+        median_ms: Milliseconds, the median of inferences on an otherwise idle device.
     """
 
     operations: tuple[Operation, ...]
@@ -50,11 +49,11 @@ class DeviceTable:
     """The measurements of a device.
 
     Attributes:
-        name: its name in goals.
-        machine: its processor.
-        runtime: name and version of what ran the networks.
-        readings: each network with each setting.
-        powers: of each setting; none where the device does not count its energy.
+        name: The name in goals.
+        machine: The model of the processor.
+        runtime: Name and version of the runtime that ran the networks.
+        readings: One for each network and setting.
+        powers: Watts by setting; empty where the device does not count its energy.
     """
 
     name: str
@@ -69,11 +68,11 @@ class Setting:
     """A precision and a number of threads, and how well networks are predicted there that were left out.
 
     Attributes:
-        integer: whether networks are int8, instead of float32.
-        threads: on which they run.
-        median_error: of the predictions, as a share of what was measured.
-        p90_error: that one in ten exceeds.
-        watts: the device's power meanwhile; None where it does not measure it.
+        integer: Whether networks are int8 rather than float32.
+        median_error: Median error of predictions for networks left out of the fit, as a share of the measured
+            time.
+        p90_error: The 90th percentile of the same errors.
+        watts: Watts while networks run; None where the device does not measure its power.
     """
 
     integer: bool
@@ -88,11 +87,10 @@ class Device:
     """A device that goals can name.
 
     Attributes:
-        name: its name in goals.
-        machine: its processor.
-        runtime: name and version of what ran the networks.
-        settings: at which it was measured.
-        registered: when.
+        name: The name in goals.
+        machine: The model of the processor.
+        runtime: Name and version of the runtime that ran the networks.
+        settings: The precisions and numbers of threads at which it was measured.
     """
 
     name: str

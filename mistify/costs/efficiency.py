@@ -15,9 +15,9 @@ class Reached:
     """The shares of the peaks that a kind of operator reaches.
 
     Attributes:
-        compute: Multiply-adds, as a share of the peak in operations, with very many output channels. Data
-            sheets count a multiply-add as two operations, so that this is a half at most.
-        half_at: Output channels with which it is half of that.
+        compute: Multiply-adds as a share of the peak in operations, at very many output channels. Data sheets
+            count a multiply-add as two operations, so this is at most a half.
+        half_at: Number of output channels at which half of that is reached.
         memory: Bytes, as a share of the memory's bandwidth; above 1 where they stay in caches.
     """
 
@@ -35,11 +35,11 @@ class Efficiency:
     """The shares of the peaks that operators reach, and the time that they take whatever the peaks.
 
     Attributes:
-        inference_us: Microseconds of every inference.
-        operator_us: Microseconds of every operator.
-        product: Of convolutions and matrix products.
-        depthwise: Of depthwise convolutions.
-        memory: Of all other operators, which multiply by no weights: bytes, as in `Reached`.
+        inference_us: Microseconds for each inference.
+        operator_us: Microseconds for each operator.
+        product: Convolutions and matrix products.
+        depthwise: Depthwise convolutions.
+        memory: All other operators, which multiply by no weights: bytes, as in `Reached`.
     """
 
     inference_us: float
@@ -52,9 +52,9 @@ class Efficiency:
         """Return the time of an operator: `C_mem / mem_bandwidth + C_comp / comp_power`, at what is reached.
 
         Args:
-            operation: The operator, in float32.
-            compute_power: The peak in GFLOP/s.
-            memory_bandwidth: In GB/s.
+            operation: A float32 operator.
+            compute_power: Peak in GFLOP/s.
+            memory_bandwidth: GB/s.
         """
         started = self.operator_us * operation.times
         if not operation.multiply_adds:

@@ -18,8 +18,8 @@ class AxisFormat:
     """The names, the conversion and the units of one axis' amounts.
 
     Attributes:
-        quantity: Its name in costs and budgets; `1/frames_per_s` for reciprocals.
-        label: Its name for people.
+        quantity: The name in costs and budgets; `1/frames_per_s` for reciprocals.
+        label: A name for people.
         kind: The units in which its amounts are written.
     """
 

@@ -23,7 +23,7 @@ class Tile(NamedTuple):
     """The block that is computed at once.
 
     Attributes:
-        rows: Positions.
+        rows: Output positions.
         columns: Output channels.
         depth: Input channels.
         narrow: Columns of the tile for operators with at most as many output channels; 0 where there is none.
@@ -55,9 +55,9 @@ class LatencyModel(Settings):
     """A device with one setting.
 
     Attributes:
-        start: the least time of an inference, in microseconds.
-        routines: by their names.
-        between: the microseconds of each of `terms_between`.
+        start: Least time of an inference, in microseconds.
+        routines: By name.
+        between: Microseconds for each of `terms_between`.
     """
 
     start: float

@@ -38,7 +38,6 @@ class LayerCost:
     """One layer as the cost model sees it.
 
     Attributes:
-        name: The layer's name.
         multiply_adds: Multiply-adds of one inference at batch 1.
         params: Weights as trained, batch normalisation included.
         stored_params: Weights as packaged, batch normalisation folded.
@@ -74,7 +73,6 @@ class NetworkCost:
     """The layers of a network in the order in which they run.
 
     Attributes:
-        layers: The layers.
         elements: Elements of each tensor at batch 1, by tensor index.
         inputs: Tensors that the network reads.
         outputs: Tensors that must stay alive to the end.

@@ -41,7 +41,7 @@ class Operation:
         c_out: Output channels.
         kernel: Kernel positions.
         stride: Input positions for each output position; all of them for a mean.
-        times: How often it runs, such as once for each group of a grouped convolution.
+        times: Number of runs, such as once for each group of a grouped convolution.
     """
 
     kind: OperatorKind

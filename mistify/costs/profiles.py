@@ -37,8 +37,8 @@ class HardwareProfile(ABC):
     """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
 
     Attributes:
-        name: lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
-        threads: with which it runs networks.
+        name: Lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
+        threads: Threads that run a network.
     """
 
     name: str
@@ -67,15 +67,15 @@ class NominalProfile(HardwareProfile):
     """A device class by the figures of its data sheet.
 
     Attributes:
-        compute_power: peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
+        compute_power: Peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
             divides multiply-adds by it as they are: one multiply-add counts as one operation.
-        memory_bandwidth: in GB/s (10^9 bytes per second).
-        threads: with which it runs networks. The figures are the same for any number.
-        efficiency: the share of the figures that is reached; None for all of them, as in the paper.
-        factor: the time of networks, as a multiple of what all this predicts.
-        inference_us: microseconds that an accelerator takes to be started, for every inference.
-        operator_us: the same for every operator that it is sent by itself.
-        precisions: those of packages that it can run.
+        memory_bandwidth: GB/s (10^9 bytes per second).
+        threads: Threads that run a network; the figures are the same for any number.
+        efficiency: The share of the figures that is reached; None for all of them, as in the paper.
+        factor: The time of networks, as a multiple of what all this predicts.
+        inference_us: Microseconds to start an accelerator, for every inference.
+        operator_us: Microseconds for every operator that is sent to the accelerator by itself.
+        precisions: The package precisions that the device can run.
     """
 
     name: str
@@ -144,14 +144,14 @@ class MeasuredProfile(HardwareProfile):
     """A device at one precision and with one number of threads, on which operators were measured.
 
     Attributes:
-        model: what operators take there.
-        integer: whether it is that of int8 networks, instead of float32 ones.
-        threads: with which it runs networks.
-        factor: the measured time of networks, as a multiple of the model's prediction.
-        fixed_ms: what all networks take besides, in milliseconds.
-        watts: the device's power meanwhile; None where it does not measure it.
-        kernels: what operators with large kernels take, of a precision that computes these alone with
-            integers (`dynamic`); None where all operators compute alike.
+        model: Predicts the time of operators.
+        integer: Whether `model` is for int8 networks rather than float32 ones.
+        threads: Threads that run a network.
+        factor: The measured time of networks, as a multiple of the model's prediction.
+        fixed_ms: Milliseconds that every network takes in addition.
+        watts: Watts while networks run; None where the device does not measure its power.
+        kernels: Predicts operators with large kernels at a precision that computes only these with integers
+            (`dynamic`); None where all operators compute alike.
     """
 
     name: str

@@ -11,16 +11,16 @@ class Storage:
     """Bytes in a package and while it runs.
 
     Attributes:
-        weight: Of an element of a kernel.
-        bias: Of an element of a bias.
-        activation: Of an element of a tensor that is alive while the network runs.
-        channel: Of the scales and zero points of one output channel of a kernel that is not float32.
-        frame: Of a file without operators.
-        weighted: Of the names, shapes and options of an operator with weights and its tensors, in the graphs
+        weight: For each element of a kernel.
+        bias: For each element of a bias.
+        activation: For each element of a tensor that is alive while the network runs.
+        channel: For the scale and zero point of each output channel of a kernel that is not float32.
+        frame: For a file without operators.
+        weighted: For the names, shapes and options of an operator with weights and its tensors, in the graphs
             for any batch and for batch 1.
-        plain: The same of an operator without weights.
-        repeated: The same of one that repeats another, whose constants it shares.
-        flatten: The same of the four that make vectors of any batch of tensors.
+        plain: The same for an operator without weights.
+        repeated: The same for an operator that repeats another and shares its constants.
+        flatten: The same for the four operators that make vectors of any batch of tensors.
         least_kernel: Kernels with fewer elements stay float32.
     """
 

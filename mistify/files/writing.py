@@ -22,13 +22,13 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
     A reader finds the old or the new content, nothing between. Until then the file is `NAME.part`.
 
     Args:
-        path: of the file that is replaced; there need not be one.
-        durable: wait for the disk, so that no power cut brings the old content back. Without it a power cut
-            may leave nothing of either.
-        private: only the owner may read the file.
+        path: The file to replace; it need not exist.
+        durable: Wait for the disk, so that no power cut brings the old content back. Without it a power cut
+            may leave neither.
+        private: Let only the owner read the file.
 
     Raises:
-        OSError: the file cannot be written; the old one stays.
+        OSError: The file cannot be written; the old one stays.
     """
     partial = path.with_name(path.name + PART)
     # Made here and now: a link that somebody has put in its place would lead elsewhere.
@@ -47,7 +47,7 @@ def continued(partial: Path) -> IO[bytes]:
     """Open a partial file to append to; a new one takes the place of a link, which would lead elsewhere.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: It cannot be written.
     """
     if partial.is_symlink() or (partial.exists() and partial.stat().st_nlink > 1):
         partial.unlink()

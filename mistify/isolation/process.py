@@ -34,8 +34,8 @@ class DisposableProcess:
         """Return what a function returns.
 
         Args:
-            function: A function of a module, which the process imports.
-            *arguments: Can be pickled, as can the result.
+            function: A function at the top level of a module, which the process imports.
+            *arguments: Values that can be pickled, as the result must be.
 
         Raises:
             ProcessEndedError: The function ended the process.
@@ -51,9 +51,9 @@ class DisposableProcess:
         """Return what a function returns that takes a callback as its last argument.
 
         Args:
-            function: As of `call`, which has the exceptions as well.
+            function: A function as for `call`, which also lists the exceptions.
             *arguments: All but the callback.
-            on_report: Is called in this process with what the function calls its callback with.
+            on_report: Called in this process with each report of the function.
         """
         result: T = self._called(Call(function, arguments, reports=True), on_report)
         return result

@@ -8,12 +8,11 @@ def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -
     """Return how a package's accuracy differs from the tuned source's, None if one of them is unknown.
 
     Args:
-        goal: Of the package.
-        accuracy: Of the package, or of a branch.
-        source: That of the goal; None while it is unknown.
+        accuracy: The accuracy of the package, or of one of its branches.
+        source: None while it is unknown.
 
     Returns:
-        The difference of shares; of errors the growth, as a share of the tuned source's.
+        For a share, the difference; for an error, its growth as a share of the tuned source's error.
     """
     reference = None if source is None else source.tuned_accuracy
     if accuracy is None or reference is None:

@@ -10,10 +10,10 @@ class LayerFigures:
     """A layer as it is in one network.
 
     Attributes:
-        width: Channels of its output.
-        params: Weights as trained, those of a batch norm that is folded into it included.
-        multiply_adds: Of one inference at batch 1.
-        milliseconds: The predicted time of the layer by itself.
+        width: Output channels.
+        params: Weights as trained, including a batch norm that is folded into the layer.
+        multiply_adds: For one inference at batch 1.
+        milliseconds: Predicted time of this layer alone.
     """
 
     width: int
@@ -27,10 +27,9 @@ class LayerChange:
     """A layer of the tuned source, and what became of it.
 
     Attributes:
-        name: The layer's name.
         kind: Its class in Keras.
-        groups: The channel groups of its output, by the layers that they are named after; empty where all
-            channels stay.
+        groups: Channel groups of the output, by the layers they are named after; empty where all channels
+            stay.
         before: The layer in the tuned source; None where only the goal's network has it.
         after: The layer in the goal's network; None where it was left out.
     """
@@ -49,8 +48,7 @@ class LayerTable:
     Layers without work of their own in LiteRT, such as activations, are in the layers before them.
 
     Attributes:
-        hardware: The profile by which times are predicted: `host`, `my-board@4-threads@int8`.
-        layers: The layers.
+        hardware: The profile that predicts times: `host`, `my-board@4-threads@int8`.
     """
 
     hardware: str
@@ -62,9 +60,9 @@ class GoalDetails:
     """The details of a goal.
 
     Attributes:
-        layers: None until there is a package, and where the source has no layers that can be told apart.
-        curve: The progress of its adaptation and tuning, thinned out, without `costs`.
-        sequence: The number of the job's last event that the curve has.
+        layers: None until there is a package, and where the layers of the source cannot be told apart.
+        curve: Progress of its adaptation and tuning, thinned out, without `costs`.
+        sequence: Number of the job's last event that is part of the curve.
     """
 
     layers: LayerTable | None

@@ -15,8 +15,7 @@ def label(axis: str, formats: Iterable[AxisFormat] = ()) -> str:
     """Return the label of an axis of costs: `latency on jetson-nano`, `memory in int8`.
 
     Args:
-        axis: the axis.
-        formats: the formats of axes that plug-ins of the server have added, here and below.
+        formats: Formats of axes added by the server's plug-ins, here and below.
     """
     return _format(axis, formats).on(axis)
 
@@ -64,7 +63,7 @@ def _shown_for(reference: str, references: Mapping[str, str]) -> str:
 
     Args:
         reference: The axis in float32.
-        references: The one of each axis.
+        references: Axis -> its reference.
     """
     others = [axis for axis, own in references.items() if own == reference and axis != reference]
     return others[0] if len(others) == 1 else reference

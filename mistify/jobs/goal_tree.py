@@ -51,13 +51,13 @@ class GoalTree:
         """Build the tree of goals.
 
         Args:
-            budgets: an array [goals, axes] of limits, inf where there is none, or a mapping from axis to
+            budgets: Limits as an array [goals, axes], inf where there is none, or a mapping from axis to
                 limit for each goal.
-            axes: the names of the axes; by default the mappings' in order of appearance, or "0", "1", ...
+            axes: The names of the axes; by default the mappings' in order of appearance, or "0", "1", ...
 
         Raises:
-            ValueError: a limit is not above 0, the shape does not fit the axes, or a mapping has an axis
-                that is not among the given ones.
+            ValueError: A limit is not above 0, the shape does not fit the axes, or a mapping has an axis that
+                is not among the given ones.
         """
         table, names = _table(budgets, axes)
         tree = cls(names)
@@ -75,13 +75,13 @@ class GoalTree:
         """Add a goal; nodes for which it is now the nearest looser node become its children.
 
         Args:
-            budget: a mapping from axis to limit, whose axes may be new, or an array [axes] of limits.
+            budget: A mapping from axis to limit, whose axes may be new, or an array [axes] of limits.
 
         Returns:
             The node of the goal, an old one if it has the same budget.
 
         Raises:
-            ValueError: as `build`.
+            ValueError: As for `build`.
         """
         if isinstance(budget, Mapping):
             _checked(np.array(list(budget.values()), dtype=np.float64), (len(budget),))

@@ -63,19 +63,18 @@ class Source:
     accuracies are None, and `measured` is empty.
 
     Attributes:
-        costs: Of one inference, by axis.
+        costs: Axis -> cost of one inference.
         accuracy: By `metric`, in float32.
-        batch: The number of the collective batch.
-        model: Its name in configs.
-        metric: The metric of the accuracies.
-        formats: How to read the costs that plug-ins of the server have added.
-        tuned_accuracy: That of the source tuned on the training data, the teacher of all goals.
+        batch: Number of the collective batch.
+        model: The model's name in configs.
+        formats: How to read costs added by the server's plug-ins.
+        tuned_accuracy: Accuracy of the source tuned on the training data, the teacher of all goals.
         output_scores: The score of each output by a metric of its own, in float32; empty until measured.
-        tuned_output_scores: Likewise of the tuned source.
+        tuned_output_scores: The same for the tuned source.
         measured: Latencies on the server's machine, as in `Goal`.
-        steps: The training steps that tuned it.
-        preparing_steps: The steps in which algorithms have prepared for all of their goals, by algorithm; 0
-            where another job had prepared the same.
+        steps: Training steps that tuned it.
+        preparing_steps: Algorithm -> steps in which it prepared for all of its goals; 0 where another job had
+            prepared the same.
     """
 
     costs: Costs
@@ -100,7 +99,7 @@ class BranchFigures:
         share: The branch's budget, as a multiple of the goal's.
         achieved: Costs of the shared base and this branch alone, as in `Goal`.
         measured: Latencies of the package while it runs this branch, as in `Goal`.
-        accuracy: Of the package while it runs this branch.
+        accuracy: Accuracy of the package while it runs this branch.
     """
 
     share: float
@@ -114,31 +113,28 @@ class Goal:
     """One goal of a job: the request, the goal that it was adapted from, and the result.
 
     Attributes:
-        id: Its name in the job.
-        batch: The number of its collective batch (model, dataset, algorithm).
-        budget: The limits on its costs, by axis.
-        targets: What its package has to reach on the test data.
-        metric: The metric of `accuracy`.
-        quantization: The precision of the package.
-        threads: With which LiteRT runs the package, and its latencies are measured and predicted.
+        id: The goal's name in the job.
+        batch: Number of the collective batch (model, dataset, algorithm).
+        budget: Axis -> limit.
+        targets: Figures that the package has to reach on the test data.
+        threads: Threads with which LiteRT runs the package, and for which its latencies are measured and
+            predicted.
         branches: The branches of the package, None for a single network.
-        compression: The compression of its kernels, None if none was asked for.
+        compression: None where none was asked for.
         tuning: How the package is trained on the device.
         parent: The id of the goal that it was adapted from, None for the (expanded) source.
         algorithm: The algorithm that adapts it, empty where nothing can be adapted.
         choice: The reason for the algorithm, empty where nothing can be adapted.
-        warning: What was likely to be missed when the goal was submitted, in words.
-        state: The state of the work on it.
+        warning: Limits likely to be missed, as predicted at submission, for people.
         achieved: The package's costs by the cost model; also the result of `compression`, as measured.
         measured: Latencies that LiteRT measured: on this machine, and from these on other hardware.
         accuracy: The package's own, at its precision.
-        output_scores: Of each of its outputs, by a metric of that output.
+        output_scores: Output -> score of the package, by a metric of that output.
         reason: Why the goal was not met.
-        note: What the precision did not gain, what was lost by the compression or beyond the forecast, and
+        note: Gains that the precision did not bring, losses through compression or beyond the forecast, and
             whether TensorFlow ended a worker on the way.
-        seconds: The time that it took.
-        steps: The training steps that it took.
-        files: The files of the package.
+        seconds: Total time of the work on this goal.
+        steps: Training steps of the work on this goal.
         branch_figures: The results of the branches in the package, the cheapest first.
         precision_choice: Why the server chose the precision, empty where the config names it.
     """
@@ -176,12 +172,11 @@ class Job:
     """A submitted batch of configs.
 
     Attributes:
-        id: Its name at the server.
-        state: The state of the work on it.
+        id: The job's name at the server.
         goals: In the order of the configs.
-        created_unix_ms: The time of its submission, in milliseconds since 1970.
-        sources: Those of its batches whose costs are known, in the order of the batches.
-        seconds: The time for which the job has run.
+        created_unix_ms: Time of submission, in milliseconds since 1970.
+        sources: The sources whose costs are known, in the order of their batches.
+        seconds: Time for which the job has run.
         spent: Seconds by activity, summed over all tasks; more than `seconds` where tasks ran in parallel.
         reason: Why the job failed, empty otherwise.
     """
@@ -214,10 +209,10 @@ class ProgressUpdate:
     """The progress of a goal, or of its source.
 
     Attributes:
-        stage: What is being done, in words.
+        stage: The present activity, for people.
         step: Training steps of the task so far, or another count of its stage.
-        total_steps: The most of them.
-        costs: Of the network as it stands.
+        total_steps: The most steps there can be.
+        costs: The costs of the network at this step.
         accuracy: By `metric`, on validation data; None while it has not been measured.
         metric: The metric of `accuracy`.
         loss: The mean training loss since the update before, structure losses and distillation included;

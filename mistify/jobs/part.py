@@ -11,8 +11,8 @@ class GoalSelection:
 
     Attributes:
         goal_id: Only this goal; empty for any.
-        page_size: The most goals.
-        page_token: Of the page before this one, empty for the first page.
+        page_size: Number of goals at most.
+        page_token: From the previous part's `next_page_token`; empty for the first page.
     """
 
     goal_id: str = ""
@@ -31,9 +31,9 @@ class JobPart:
 
     Attributes:
         job: The job, without its other goals; in a list of jobs without goals, also without its sources.
-        goal_count: The number of all its goals.
-        goals_met: The number of those that are met.
-        next_page_token: Of the goals behind these, empty where there are none.
+        goal_count: Number of goals in the whole job.
+        goals_met: Number of goals in the whole job that are met.
+        next_page_token: Empty on the last page.
     """
 
     job: Job

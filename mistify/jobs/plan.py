@@ -53,20 +53,19 @@ class PlannedEdge:
     """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
 
     Attributes:
-        goals: The ids of these goals.
+        goals: Ids of the goals with this budget.
         parent: The first goal of the parent, None for the (expanded) source.
-        budget: The limits on its costs, by axis.
+        budget: Axis -> limit.
         algorithm: The algorithm that adapts it, empty where nothing can be adapted.
-        choice: The reason for the algorithm, in words.
-        costs: The predicted costs of the network.
-        accuracy: The predicted accuracy by the batch's metric; None without a basis for a prediction.
+        choice: Reason for the algorithm, for people.
+        costs: Predicted.
+        accuracy: Predicted, by the batch's metric; None without a basis for a prediction.
         targets: The strictest targets of these goals.
         outputs: The predicted score of each output; empty without a basis for a prediction.
-        steps: The training steps.
+        steps: Training steps.
         seconds: The predicted time of the edge, with the packages of its goals.
-        warning: Which demands are likely to be missed, in words; empty if none.
-        precisions: The id of a goal -> why the server chose its precision, in words; without those whose
-            configs name one.
+        warning: Demands likely to be missed, for people; empty if none.
+        precisions: Goal id -> why the server chose its precision; goals whose configs name one are left out.
     """
 
     goals: tuple[str, ...]
@@ -89,9 +88,8 @@ class PlannedPreparation:
     """The forecast of the step in which an algorithm prepares for all of its edges.
 
     Attributes:
-        algorithm: The algorithm.
         steps: Training steps, or what takes as long as so many.
-        seconds: The predicted time.
+        seconds: Predicted.
     """
 
     algorithm: str
@@ -104,24 +102,24 @@ class PlannedBatch:
     """Configs that share model, dataset and algorithm, and are adapted together (4.3).
 
     Attributes:
-        model: Its name in configs.
+        model: The model's name in configs.
         metric: The metric of all accuracies.
-        source_costs: The costs of the model as it comes.
+        source_costs: Costs of the model before adaptation.
         source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
-        source_outputs: The predicted score of each of its outputs, likewise.
+        source_outputs: Output -> predicted score of the tuned source; empty without a basis for a prediction.
         source_steps: The steps that tune the source.
-        source_seconds: The predicted time of the source.
-        edges: The edges of the tree, parents first.
-        seconds: The predicted time of the whole batch with the present number of workers.
-        evidence: The basis of the predictions, in words.
-        formats: How to read the costs that plug-ins of the server have added.
-        preparations: What algorithms prepare.
-        flips: Whether images are flipped to train: the config leaves it open, and the source does not mind.
-        present_accuracy: That of the source as it came, on a sample of the validation data; None where it was
-            not measured.
-        present_outputs: The score of each of its outputs, likewise.
-        class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
-        left_out: Files in the data that are not read, by part: "dataset.train: 12 .heic in cat".
+        source_seconds: Predicted.
+        edges: Parents first.
+        seconds: Predicted for the whole batch with the present number of workers.
+        evidence: Basis of the predictions, for people.
+        formats: How to read costs added by the server's plug-ins.
+        preparations: One for each algorithm that prepares.
+        flips: Whether training flips images: the config leaves it open, and the source does not mind.
+        present_accuracy: Accuracy of the source before tuning, on a sample of the validation data; None where
+            it was not measured.
+        present_outputs: Output -> score of the source before tuning; empty where it was not measured.
+        class_counts: Examples of each named class, by part of the data: "dataset.train: 12 cat and 10 dog".
+        left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
     """
 
     model: str
@@ -149,9 +147,9 @@ class OutOfReach:
 
     Attributes:
         goal: The id of the goal.
-        limit: Its name in configs: `FLOP`.
-        value: The limit as it was written.
-        nearest: The nearest limit that can be met, as a config takes it.
+        limit: The key in configs: `FLOP`.
+        value: The text or number in the config.
+        nearest: The nearest limit that can be met, in the form that a config takes.
     """
 
     goal: str

@@ -200,12 +200,8 @@ def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
     It is predicted, in float32, as a package's is there: what it has on the server's machine says nothing of
     what a package gains.
 
-    Args:
-        source: The source.
-        goals: The goals made from it.
-
     Returns:
-        The latency in milliseconds for each hardware, as `hardware_named` names it.
+        Latency in milliseconds for each hardware, as `hardware_named` names it.
     """
     axes = {hardware_named(goal): latency_axis(profile_of_goal(goal)) for goal in goals}
     return {name: source.costs[axis] for name, axis in axes.items() if name and axis in source.costs}

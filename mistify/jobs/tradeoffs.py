@@ -35,13 +35,13 @@ class TradeOff:
     """The packages of a batch along one of their costs.
 
     Attributes:
-        axis: The name of the cost in the report of the job.
-        title: That of the axis.
-        metric: What scores are.
+        axis: The cost's name in the job's report.
+        title: The axis' title, for people.
+        metric: The metric of the scores, for people.
         points: At least two.
-        limits: Of the goals on this cost, ascending; of latency those on the server's machine.
-        source: The cost and the score of the tuned source, None where one is not known.
-        batch: The number of the batch in its job.
+        limits: The goals' limits on this cost, ascending; for latency, those on the server's machine.
+        source: Cost and score of the tuned source; None where one is not known.
+        batch: Number of the batch in its job.
     """
 
     axis: str
@@ -69,7 +69,7 @@ def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
     What comes from different models cannot be compared.
 
     Args:
-        report: Of the job, as `mistify.jobs.report.report` returns it and `report.json` has it.
+        report: Returned by `mistify.jobs.report.report` and kept in `report.json`.
     """
     batches: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for goal in report["goals"]:

@@ -32,9 +32,9 @@ class BlockEstimate(Record):
     """The cost and the loss of a block on the server, by which devices choose the blocks that they fetch.
 
     Attributes:
-        flops: Its multiply-adds.
-        loss: By how much the loss on the validation data grows where this block alone is put in place of what
-            it replaces.
+        flops: Multiply-adds of one inference.
+        loss: Growth of the loss on the validation data where this block alone replaces its part of the
+            network.
     """
 
     flops: Annotated[int, Field(ge=0)]
@@ -45,11 +45,10 @@ class BlockVariant(Record):
     """A block: what it computes between two positions.
 
     Attributes:
-        file: Its `.tflite`.
-        content: The size and digest of the file.
-        start: The position of its input; 0 is that of the network's inputs.
-        span: How many positions behind that its output is.
-        estimate: Of what it costs and loses; None where the server has none.
+        file: Name of its `.tflite`.
+        start: Position of its input; 0 is the network's inputs.
+        span: Number of positions from its input to its output.
+        estimate: None where the server has none.
     """
 
     file: FileName
@@ -70,14 +69,14 @@ class BlockStore(Record):
     Variants from the inputs to the outputs, each beginning where the one before ends, are a network.
 
     Attributes:
-        format_version: Of this file.
-        inputs: Of the network, in order.
+        format_version: The version of this file's format.
+        inputs: The network's inputs in order.
         positions: Between its inputs and outputs, in order: the output of all variants that end there and the
             input of all that begin there, of one type, scale and zero point.
-        outputs: Of the network, in order.
+        outputs: The network's outputs in order.
         variants: The blocks. Of those that begin at a position, one of the original network is the first.
-        kinds: Output -> the kind of its values. Others are classes, before the softmax.
-        served: The files of the blocks that the package's own network was made of, in order; it may have been
+        kinds: Output -> the kind of its values. Outputs not listed are classes, before the softmax.
+        served: Files of the blocks that made the package's own network, in order; the network may have been
             tuned since. Empty where it is no network of these blocks.
     """
 
@@ -129,7 +128,7 @@ class BlockStore(Record):
         """Return variants that make a network.
 
         Args:
-            files: Of the variants, from the inputs to the outputs.
+            files: Files of the variants, from the inputs to the outputs.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such variant; INVALID_CONFIG, they do not follow each other.
@@ -163,11 +162,10 @@ def read_block(directory: Path, variant: BlockVariant) -> bytes:
     """Return the file of a variant.
 
     Args:
-        directory: Of the store.
-        variant: Of the store.
+        directory: The block store.
 
     Raises:
-        MistifyError: As `mapped_block`.
+        MistifyError: As for `mapped_block`.
     """
     with mapped_block(directory, variant) as content:
         return bytes(content)
@@ -178,8 +176,7 @@ def mapped_block(directory: Path, variant: BlockVariant) -> Iterator[bytes | mma
     """Return a context with the content of a variant's file, mapped into memory for as long.
 
     Args:
-        directory: Of the store.
-        variant: Of the store.
+        directory: The block store.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or of another network.

@@ -86,7 +86,7 @@ class TensorInfo(Record):
         """Return values as the tensor holds them.
 
         Args:
-            values: Numbers of any shape.
+            values: Floats of any shape.
 
         Returns:
             The nearest integers that stand for them; where the tensor is not quantized, the values in its
@@ -128,12 +128,12 @@ class Branch(Record):
     """One of the networks of a multi-branch package (paper 6), with its own costs and accuracy.
 
     Attributes:
-        share: its budget, as a multiple of the goal's.
-        achieved: axis -> cost of the shared base and this branch, as the cost model has it.
-        measured: axis -> latency of the package while it runs this branch, as in `Manifest`.
-        accuracy: on the test data, measured in LiteRT.
-        validation_accuracy: on the validation data, likewise: branches are chosen by it.
-        latency: of the package while it runs this branch.
+        share: Its budget, as a multiple of the goal's.
+        achieved: Axis -> cost of the shared base and this branch, by the cost model.
+        measured: Axis -> latency of the package while it runs this branch, as in `Manifest`.
+        accuracy: On the test data, measured in LiteRT.
+        validation_accuracy: On the validation data, measured in LiteRT; branches are chosen by it.
+        latency: Latency of the package while it runs this branch.
     """
 
     share: Annotated[float, Field(gt=0)]
@@ -156,46 +156,47 @@ class Manifest(Record):
     """A package: the goal it was made for, its costs and accuracy, its inputs and outputs, its files.
 
     Attributes:
-        format_version: of this file; `FORMAT_VERSION` is the newest one that can be read. A file has the
-            oldest format that holds all its content, so that older clients can read it, too.
-        job: the job's id.
-        goal: the goal's id.
-        budget: axis (`mistify.budget`) -> limit.
-        metric: what `accuracy` is.
-        targets: what the package had to reach on the test data.
-        achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile; and what
-            the compression came to (`mistify.compression`), as measured.
-        measured: axis -> latency as LiteRT measured it on the host. On other hardware nothing is measured.
-        accuracy: the package's own on the test data, measured in LiteRT.
-        accuracy_examples: how many examples of the test data that is of.
-        validation_accuracy: on the validation data, by which the package was chosen.
-        output_scores: of each output, by a metric of its own, on the test data.
-        validation_output_scores: likewise on the validation data.
-        latency: measured on the host, and under which conditions.
-        inputs: the network's inputs in order, without `BRANCH_INPUT`.
-        outputs: the network's outputs in order.
-        labels: output -> the names of the classes that it tells apart, in their order; of an output with one
-            value, the names of no and yes. Without outputs whose classes have no names.
-        preparation: input -> what an app does to make one; a vocabulary is one of the `files`. Without inputs
-            of which nothing is declared.
-        quantization: the precision; "none" is float32.
-        branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
-            network then has one more input, `BRANCH_INPUT`, the number of the branch that runs; and for each
-            branch a signature, `branch_signature`, by which it runs without that input, and faster. Beside a
-            signature for any batch there may be one for batch 1, `fixed_batch_signature`.
-        default_branch: the branch that is the goal's own network, of which all figures above are.
-        compression: what was asked for; None for nothing.
-        note: on what evidence limits on other hardware than the host were judged; what was not gained by the
-            precision, compared with the float32 package of the same checkpoint; what the compression lost.
-        tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
-        training: what `train.tflite` trains; None where the package has no such file.
-        training_note: why it has none, or why not all of what was asked for is trained.
+        format_version: `FORMAT_VERSION` is the newest one that can be read. A file has the oldest format that
+            holds all its content, so that older clients can read it, too.
+        job: The job's id.
+        goal: The goal's id.
+        budget: Axis (`mistify.budget`) -> limit.
+        metric: The metric of `accuracy`.
+        targets: Figures that the package had to reach on the test data.
+        achieved: Axis -> cost by the cost model, latencies predicted for each hardware profile; also the
+            measured result of compression (`mistify.compression`).
+        measured: Axis -> latency as LiteRT measured it on the host. Nothing is measured on other hardware.
+        accuracy: The package's own on the test data, measured in LiteRT.
+        accuracy_examples: Number of test examples behind `accuracy`.
+        validation_accuracy: On the validation data, by which the package was chosen.
+        output_scores: Output -> score on the test data, by a metric of that output.
+        validation_output_scores: Output -> score on the validation data.
+        latency: Measured on the host, with the conditions of the measurement.
+        inputs: The network's inputs in order, without `BRANCH_INPUT`.
+        outputs: The network's outputs in order.
+        labels: Output -> names of its classes in order; for an output with one value, the names of no and
+            yes. Outputs whose classes have no names are left out.
+        preparation: Input -> how an app prepares it; a vocabulary is one of the `files`. Inputs without a
+            declared preparation are left out.
+        quantization: The precision; "none" is float32.
+        branches: The branches, the cheapest first; empty for a single network. The network then has one more
+            input, `BRANCH_INPUT`, the number of the branch that runs; and for each branch a signature,
+            `branch_signature`, by which it runs without that input, and faster. Beside a signature for any
+            batch there may be one for batch 1, `fixed_batch_signature`.
+        default_branch: Number of the branch that is the goal's own network, the one that all figures above
+            describe.
+        compression: The requested compression; None for none.
+        note: The evidence by which limits on other hardware than the host were judged; what the precision did
+            not gain, compared with the float32 package of the same checkpoint; what compression lost.
+        tunable: Name -> weight that a device can tune and share with its peers; empty where none can be.
+        training: The content of `train.tflite`; None where the package has no such file.
+        training_note: Why there is no `train.tflite`, or why it trains less than was asked for.
         tuned_from: SHA-256 of `serve.tflite` as it was ported, where a device has tuned it since: `accuracy`
             and `accuracy_examples` are then those of the device's own data where the `metric` is accuracy,
             and of the package as it was ported where it is another. None in a package as it was ported.
-        versions: of the software that made the package.
-        files: name -> size and digest, of every file but this one.
-        created: when, with its time zone.
+        versions: Versions of the software that made the package.
+        files: Name -> size and digest of every file but this one.
+        created: Time of creation, with its time zone.
     """
 
     format_version: Literal[3] = FORMAT_VERSION

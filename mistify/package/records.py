@@ -41,9 +41,8 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
     """Read a JSON file that describes the other files of a directory.
 
     Args:
-        directory: Of the files.
-        name: Of the JSON file.
-        kind: The model of its content.
+        name: Name of the JSON file.
+        kind: The model of the file's content.
         newest: The newest `format_version` that can be read.
 
     Raises:

@@ -34,11 +34,11 @@ class WeightPlace(Record):
     """The place of a weight, or of a part of it, in `serve.tflite`, as little-endian float32.
 
     Attributes:
-        offset: of the first byte in the file.
-        start: where the part begins, for each dimension of the weight.
-        stop: where it ends.
-        axes: the weight's dimensions in the order of the file.
-        factor: by which each value is multiplied in the file.
+        offset: Position of the first byte in the file.
+        start: Where the part begins, for each dimension of the weight.
+        stop: Where the part ends, for each dimension of the weight.
+        axes: The weight's dimensions in the order of the file.
+        factor: Each value is multiplied by this in the file.
     """
 
     offset: Count
@@ -79,7 +79,7 @@ class OutputKind(StrEnum):
         """Return a teacher's predictions: probabilities, or figures.
 
         Args:
-            output: of its network, of any shape; classes are along the last axis.
+            output: An output of the teacher's network, of any shape; classes are along the last axis.
 
         Returns:
             An array of the same shape.
@@ -97,10 +97,10 @@ class TrainedWeight(Record):
     """A weight that is trained.
 
     Attributes:
-        name: of the layer and of the weight in it, such as "dense/kernel".
-        tensor: its name in the signatures `weights` and `restore`.
-        shape: as it is trained.
-        places: in `serve.tflite`.
+        name: Layer and weight, such as "dense/kernel".
+        tensor: Its tensor in the signatures `weights` and `restore`.
+        shape: The shape in training.
+        places: All places in `serve.tflite`.
     """
 
     name: str
@@ -113,14 +113,13 @@ class Training(Record):
     """The settings, the tensors and the weights of `train.tflite`.
 
     Attributes:
-        trainable: which part of the network was asked for.
+        trainable: The part of the network that was asked for.
         optimizer: "sgd" or "adam".
-        batch_size: the examples of a step of `train` and `adapt`; the others take any number.
-        adapts: whether there is `adapt`, which needs outputs of classes, and scales or shifts.
-        targets: output -> the tensor of its targets in `train` and `evaluate`.
-        teachers: output -> the tensor of a teacher's predictions in `train`.
-        kinds: output -> the kind of its values.
-        weights: all weights that are trained.
+        batch_size: Examples of a step of `train` and `adapt`; the other signatures take any number.
+        adapts: Whether there is a signature `adapt`, which needs outputs of classes, and scales or shifts.
+        targets: Output -> the tensor of its targets in `train` and `evaluate`.
+        teachers: Output -> the tensor of a teacher's predictions in `train`.
+        kinds: Output -> the kind of its values.
     """
 
     trainable: Part
@@ -142,9 +141,8 @@ def with_weights(network: bytes, training: Training, weights: Mapping[str, Any])
     """Return a `serve.tflite` with other weights; those that are not named stay.
 
     Args:
-        network: The content of `serve.tflite`.
-        training: The record of its training network.
-        weights: Arrays in the shapes of the weights, by name.
+        network: Content of `serve.tflite`.
+        weights: Weight -> array in the weight's shape.
 
     Raises:
         KeyError: There is no such weight.

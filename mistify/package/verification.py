@@ -16,11 +16,11 @@ def verify(directory: Path, *, with_blocks: bool = True) -> Manifest:
     Blocks may be absent: a device fetches those that it needs.
 
     Args:
-        directory: Of the package.
-        with_blocks: Whether blocks that are there are compared as well. Whoever runs one compares it then.
+        directory: The package.
+        with_blocks: Compare the blocks that are there as well. Whoever runs a block compares it then.
 
     Raises:
-        MistifyError: as `Manifest.load`; CORRUPT_PACKAGE naming every file that is missing or differs.
+        MistifyError: As for `Manifest.load`; CORRUPT_PACKAGE names every file that is missing or differs.
     """
     manifest = Manifest.load(directory)
     problems = list(_differences(directory, manifest, with_blocks))

@@ -63,11 +63,11 @@ def read_weights(path: Path, tunable: Tunable) -> dict[str, NDArray[np.float32]]
     """Read and check the weights in a file from another device; never more than the package has are unpacked.
 
     Args:
-        path: a file that `write_weights` has written.
-        tunable: the weights of the package.
+        path: A file that `write_weights` has written.
+        tunable: The package's weights that peers may exchange.
 
     Returns:
-        The weights by name.
+        Name -> weight.
 
     Raises:
         MistifyError: INVALID_PUBLICATION with every problem: it is no such file, or its weights do not fit

@@ -42,11 +42,11 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
     """Read a JSON text.
 
     Returns:
-        The value, and every duplicate key, unusable number and text in it that UTF-8 cannot hold, named by
-        its JSON path.
+        The value, and all problems by JSON path: duplicate keys, unusable numbers, texts that UTF-8 cannot
+        hold.
 
     Raises:
-        JsonError: the text is too large, nested too deeply, or no JSON.
+        JsonError: The text is too large, nested too deeply, or no JSON.
     """
     if len(text) > MAX_CHARACTERS:
         limit = f"at most {MAX_CHARACTERS:,}"

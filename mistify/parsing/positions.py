@@ -24,11 +24,12 @@ def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
 
     Args:
         text: JSON with comments, perhaps with mistakes.
-        places: JSON paths such as `[3].adaptation_goal.FLOP`. The line of one that is not there is that of
-            what would hold it. Of a text that is one object, `[0]` is the object.
+        places: JSON paths such as `[3].adaptation_goal.FLOP`. A place that is missing has the line of what
+            would hold it. Where the text is one object, `[0]` is that object.
 
     Returns:
-        Place -> line, without places of which nothing is there. Of a text that is too large to be read, none.
+        Place -> line, without places that have no part in the text; empty where the text is too large to be
+        read.
     """
     lines: dict[str, int] = {}
     for path, line in _positions(text) if len(text) <= MAX_CHARACTERS else ():

@@ -39,11 +39,11 @@ class QuantityKind:
     """A kind of quantity: its units with their sizes, the plain number's unit being 1.
 
     Attributes:
-        expected: its description in errors.
-        units: name -> size; "" is the plain number's.
-        written: the units that formatting chooses from, ascending.
-        relative: whether "0.5x" of the source model is allowed.
-        whole: whether amounts are whole numbers of the plain unit.
+        expected: Description in errors.
+        units: Unit -> size; "" is the plain number's.
+        written: Units that formatting chooses from, ascending.
+        relative: Whether "0.5x" of the source model is allowed.
+        whole: Whether amounts are whole numbers of the plain unit.
     """
 
     expected: str
@@ -61,7 +61,7 @@ class QuantityKind:
         """Parse a number or a text.
 
         Raises:
-            InvalidValue: wrong type, unknown unit, or not above 0 and finite.
+            InvalidValue: Wrong type, unknown unit, or not above 0 and finite.
         """
         number, unit = self._split(raw)
         if unit == "x" and self.relative:
@@ -121,10 +121,10 @@ def measured_in(units: Mapping[str, float]) -> QuantityKind:
     """Return a custom kind: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
 
     Args:
-        units: name -> size, of which one is 1: that of a plain number.
+        units: Unit -> size; a unit of size 1 is that of plain numbers.
 
     Raises:
-        ValueError: a name that cannot be read, a size that is not above 0, or none that is 1.
+        ValueError: A name that cannot be read, a size that is not above 0, or none that is 1.
     """
     sizes = sized(units)
     plain = next((name for name, size in sizes.items() if size == 1), None)
@@ -185,7 +185,8 @@ def parse_time(raw: object) -> Quantity:
     """Parse a latency in milliseconds ("30ms", "0.2s", 30), or relative to the source ("0.5x").
 
     Raises:
-        InvalidValue: a `ValueError`; wrong type, unknown unit, or not above 0 and finite. So do the others.
+        InvalidValue: A `ValueError`: wrong type, unknown unit, or not above 0 and finite. The same holds for
+            the functions below.
     """
     return TIME.parse(raw)
 
@@ -214,9 +215,9 @@ def format_time(value: Quantity | float, digits: int | None = None) -> str:
     """Format milliseconds in the largest unit that keeps the number at 1 or above.
 
     Args:
-        value: as `parse_time` gives it.
-        digits: how many significant digits to keep, for tables; None keeps them all, so that parsing
-            gives back the same value. The other `format_*` functions do the same.
+        value: Returned by `parse_time`.
+        digits: Significant digits to keep, for tables; None keeps them all, so that parsing gives back the
+            same value. The other `format_*` functions do the same.
     """
     return TIME.format(value, digits)
 

@@ -29,9 +29,8 @@ class Rechecked(Generic[M]):
     """A value in its model, as far as that is possible, and every mistake in it.
 
     Attributes:
-        model: The value, with something else in place of what is wrong; None if nothing else would do.
-        problems: All mistakes.
-        replaced: The places of what is wrong, as keys and indices.
+        model: The value, with replacements for what is wrong; None if no replacement would do.
+        replaced: Places of the replacements, as keys and indices.
     """
 
     model: M | None
@@ -47,10 +46,10 @@ def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
     """Return a value in a model, and every mistake in it.
 
     Args:
-        model: Its validators raise `InvalidValue`. Where the outermost one checks fields together, it leaves
-            that out in the context `FIELDS_ALONE`.
-        value: As parsed from JSON.
-        place: The JSON path of the value.
+        model: A model whose validators raise `InvalidValue`. Where the outermost one checks fields together,
+            it leaves that out in the context `FIELDS_ALONE`.
+        value: Parsed from JSON.
+        place: JSON path of the value.
     """
     checking = _Rechecking(model, value)
     problems: list[Problem] = []
@@ -76,8 +75,8 @@ class _Rechecking:
     """A value whose mistakes are left out, or replaced by examples where that makes something else wrong.
 
     Attributes:
-        value: The value as it is now.
-        replaced: The places of mistakes, each with the example that can take its place, if there is one.
+        value: The value with the replacements made so far.
+        replaced: Place of a mistake -> the example that can take its place, if there is one.
     """
 
     def __init__(self, model: type[BaseModel], value: Any) -> None:

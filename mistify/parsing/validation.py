@@ -82,8 +82,8 @@ def together(title: str, mistakes: Iterable[tuple[Keys, InvalidValue]]) -> Valid
     """Return the error of a validator that has found several mistakes.
 
     Args:
-        title: The name of the model.
-        mistakes: Each with its place below what is validated.
+        title: Name of the model.
+        mistakes: Each with its place below the validated value.
     """
     details = [
         InitErrorDetails(type="value_error", loc=place, input=mistake.value, ctx={"error": mistake})
@@ -101,11 +101,11 @@ def problems_of(
     """Return every error of a validation as a problem; what is wrong at one place is one problem.
 
     Args:
-        error: what `model.model_validate` raised, or some of its details.
-        model: its class. The `description` and the first of the `examples` of a field say in the
-            problem what was expected and how to fix it.
-        place: the JSON path of the validated value.
-        value: the validated value, which tells places in it from names that pydantic adds.
+        error: Raised by `model.model_validate`, or some of its details.
+        model: The `description` and the first of the `examples` of a field say in the problem what was
+            expected and how to fix it.
+        place: JSON path of the validated value.
+        value: The validated value, which tells places in it from names that pydantic adds.
     """
     innermost: dict[tuple[Keys, int], ErrorDetails] = {}
     for number, details in enumerate(error.errors() if isinstance(error, ValidationError) else error):

@@ -47,11 +47,11 @@ class Hints(Settings):
     """A summary of a device's data without the data themselves. A hint that is None is not sent.
 
     Attributes:
-        location: where the data were taken.
-        time: when the data were taken, with the time zone.
-        view_degrees: the direction of the camera, clockwise from north.
-        features: a summary of the data's features, such as the mean over the examples; any length.
-        labels: share of each class.
+        location: Where the data were taken.
+        time: When the data were taken, with the time zone.
+        view_degrees: Direction of the camera, clockwise from north.
+        features: A summary of the data's features, such as the mean over the examples; any length.
+        labels: Share of each class.
     """
 
     location: Location | None = None

@@ -31,11 +31,11 @@ class Membership:
     """The terms that a member receives when it joins.
 
     Attributes:
-        member: its public name.
-        lease_seconds: after so long without a call it is forgotten.
-        correlation: the name of the group's correlation measure.
-        settings: of that measure; they say which hints are wanted.
-        version: of the model it has published last, 0 where there is none.
+        member: The member's public name.
+        lease_seconds: A member is forgotten after so long without a call.
+        correlation: Name of the group's correlation measure.
+        settings: Settings of the correlation measure; they say which hints are wanted.
+        version: Version of the model it has published last; 0 where there is none.
     """
 
     member: str
@@ -59,13 +59,13 @@ class Publication:
     """A tuned model as its device describes it.
 
     Attributes:
-        package: whose weights were tuned.
-        version: higher than that of anything the device has published before.
-        loss: cross entropy on the device's data, or on what it trains on in their place.
-        accuracy: share of these that are classified correctly.
-        hints: the device's summary of its data.
-        size: of the weights in bytes, as `mistify.package.weights.write_weights` makes them.
-        sha256: of that file, in hex.
+        package: The package whose weights were tuned.
+        version: Higher than any version that the device has published before.
+        loss: Cross entropy on the device's data, or on the data it trains on in their place.
+        accuracy: Share of these data that is classified correctly.
+        hints: The device's summary of its data.
+        size: Bytes of the weights, as `mistify.package.weights.write_weights` writes them.
+        sha256: SHA-256 of that file, in hex.
     """
 
     package: PackageReference

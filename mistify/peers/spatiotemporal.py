@@ -36,9 +36,9 @@ class Scales(Settings):
     A hint that is left out is not compared and must not be sent; at least one counts.
 
     Attributes:
-        location_km: distance, straight through the earth.
-        time_hours: hours between the times.
-        view_degrees: angle between the views; up to 180.
+        location_km: Distance straight through the earth.
+        time_hours: Hours between the times.
+        view_degrees: Angle between the views; up to 180.
         features: Euclidean distance of the feature summaries.
         labels: Hellinger distance of the label histograms, from 0 to 1.
     """

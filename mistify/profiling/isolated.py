@@ -48,12 +48,12 @@ def measure_isolated(
     After each of these all others are measured again.
 
     Args:
-        name: The name of the device in goals.
-        threads: Numbers of threads.
-        chains: The operators of the networks; None for those that every device measures.
-        budget_seconds: After which no network is measured again; above 0.
+        name: The device's name in goals.
+        threads: Each number of threads is measured by itself.
+        chains: The networks, each a chain of operators; None for those that every device measures.
+        budget_seconds: No network is measured again after this time; above 0.
         progress: Called with the share of the time that has passed.
-        measure: Does so in the process: `measure_device`.
+        measure: Runs in the separate process.
 
     Raises:
         MistifyError: UNAVAILABLE, LiteRT ends at many networks.

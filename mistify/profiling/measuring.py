@@ -75,13 +75,13 @@ def measure_device(
     time of a network, and comes in spells: the best of its rounds, which lie apart, counts.
 
     Args:
-        name: The name of the device in goals.
-        threads: Numbers of threads.
-        chains: The operators of each network at one precision.
-        budget_seconds: After which no network is measured again; above 0.
+        name: The device's name in goals.
+        threads: Each number of threads is measured by itself.
+        chains: The networks at one precision, each a chain of operators.
+        budget_seconds: No network is measured again after this time; above 0.
         progress: Called with the share of the time that has passed.
-        clock: In seconds.
-        energy: The counter of this device; None where it has none.
+        clock: Returns seconds.
+        energy: The device's energy counter; None where it has none.
     """
     networks = [
         (chain, integer, network_of(chain, integer=integer))
@@ -111,8 +111,7 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
     """Return the latency of a network in the best of several rounds, in milliseconds.
 
     Args:
-        load: Loads the network.
-        budget_seconds: For all rounds, unless running it once takes longer.
+        budget_seconds: Time for all rounds, unless a single run takes longer.
     """
     (parts_ms,) = best_of_parts_ms([_whole(load, time.perf_counter)], budget_seconds)
     return float(parts_ms.sum())
@@ -124,8 +123,8 @@ def best_of_parts_ms(loads: Iterable[TimedLoading], budget_seconds: float) -> li
     The networks take turns, so that a spell of other work does not meet all rounds of one of them.
 
     Args:
-        loads: Each loads a network.
-        budget_seconds: For all rounds of all networks, unless running each once takes longer.
+        loads: One for each network.
+        budget_seconds: Time for all rounds of all networks, unless a single run of each takes longer.
 
     Returns:
         For each network an array [parts].

@@ -32,8 +32,8 @@ def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
     """Return a `.tflite` of operators in a row, each of which reads what the one before it has written.
 
     Args:
-        operations: The operators, whose sizes have to fit.
-        integer: Whether all is int8, instead of float32.
+        operations: Operators whose sizes fit each other.
+        integer: Whether the network is int8 rather than float32.
 
     Raises:
         ValueError: An operator reads other sizes than the one before it writes.
@@ -107,9 +107,8 @@ class _Writer:
         """Add a tensor that an operator writes, and return its number.
 
         Args:
-            shape: Of the tensor.
-            float32: Whether it is float32 in an integer network as well.
-            like: Scale and zero point of its integers.
+            float32: Float32 in an integer network as well.
+            like: Scale and zero point in an integer network.
         """
         if float32 or not self._integer:
             return self._add(shape, schema.TensorType.FLOAT32)
@@ -143,9 +142,9 @@ class _Writer:
         """Add an operator, and return the tensor that it writes.
 
         Args:
-            name: Of the operator in LiteRT.
-            inputs: The numbers of the tensors that it reads.
-            output: The number of the tensor that it writes.
+            name: The operator's name in LiteRT.
+            inputs: Numbers of the tensors that it reads.
+            output: Number of the tensor that it writes.
             options: An object of the schema; None for an operator without options.
         """
         code = getattr(schema.BuiltinOperator, name)

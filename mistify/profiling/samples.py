@@ -61,8 +61,8 @@ def samples(*, integer: bool, seed: int = 0) -> Iterator[Chain]:
     """Yield the chains that are measured at one precision, the same on every device.
 
     Args:
-        integer: Whether networks are int8, instead of float32.
-        seed: Of the sizes.
+        integer: Whether networks are int8 rather than float32.
+        seed: Seed for drawing sizes.
     """
     sampler = Sampler(seed)
     for make, count in _COUNTS.items():

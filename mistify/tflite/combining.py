@@ -48,12 +48,12 @@ class CombinedNetwork:
         """Copy the tensors and operators of a graph.
 
         Args:
-            network: As `read_network` returns it. Buffers that its graphs have in common stay so.
-            graph: Of the network.
+            network: Returned by `read_network`. Buffers that its graphs share stay shared.
+            graph: One of the network's graphs.
 
         Returns:
-            Tensors whose buffers are in this network, and operators whose codes are; they name tensors by the
-            numbers that these have in the graph.
+            Tensors with buffers and operators with codes of this network; operators refer to tensors by their
+            numbers in the graph.
 
         Raises:
             ValueError: One of its operators cannot leave its file.
@@ -73,11 +73,10 @@ class CombinedNetwork:
         """Add a graph, and a signature by which it runs.
 
         Args:
-            signature: The name.
-            tensors: Of the graph, as `parts_of` returns them.
-            operators: Likewise.
-            inputs: The numbers of the graph's inputs by their names.
-            outputs: Likewise.
+            tensors: Returned by `parts_of`.
+            operators: Returned by `parts_of`.
+            inputs: Name -> number of the input's tensor.
+            outputs: Name -> number of the output's tensor.
         """
         self._model.signatureDefs.append(
             schema.SignatureDefT(

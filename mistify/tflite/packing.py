@@ -19,8 +19,8 @@ def packed(model: Any) -> bytes:
     """Return the file of a network: names and shapes once, and so what several graphs have in common.
 
     Args:
-        model: As `flatbuffer_utils` reads it; graphs may share tensors, operators and quantizations. It is of
-            no use afterwards.
+        model: Read by `flatbuffer_utils`; graphs may share tensors, operators and quantizations. It cannot
+            be used afterwards.
     """
     builder, once = _Builder(), cache(_Once)
     for tensor in {id(tensor): tensor for graph in model.subgraphs for tensor in graph.tensors}.values():

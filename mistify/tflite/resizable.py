@@ -30,7 +30,7 @@ def resizable(network: bytes | mmap) -> bytes:
     """Return a network without its graphs of fixed shapes, which are the last of the file, if it has any.
 
     Raises:
-        ValueError: it is no network.
+        ValueError: It is no network.
     """
     return _part(network, _without_fixed)
 
@@ -41,7 +41,7 @@ def fixed_shapes(network: bytes | mmap) -> bytes:
     A network without fixed shapes is returned as it is.
 
     Raises:
-        ValueError: it is no network.
+        ValueError: It is no network.
     """
     return _part(network, _without_others)
 

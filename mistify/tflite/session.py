@@ -26,16 +26,16 @@ class Session:
     behind with which a later one ends the process. The network is then opened again.
 
     Attributes:
-        inputs: LiteRT's description of each input of `SIGNATURE`, by name.
-        outputs: LiteRT's description of each output of `SIGNATURE`, by name.
+        inputs: Input of `SIGNATURE` -> LiteRT's description.
+        outputs: Output of `SIGNATURE` -> LiteRT's description.
     """
 
     def __init__(self, network: bytes, threads: int | None) -> None:
         """Open a network.
 
         Args:
-            network: The content of a `.tflite`, whose first graph is that of `SIGNATURE`.
-            threads: The number of threads of LiteRT; None for what it chooses.
+            network: Content of a `.tflite` whose first graph is that of `SIGNATURE`.
+            threads: None leaves the number to LiteRT.
 
         Raises:
             ValueError: It is no network, or has no such signature.
@@ -52,7 +52,7 @@ class Session:
         """Allocate memory for inputs of `SIGNATURE` that have these shapes.
 
         Raises:
-            RuntimeError: There is not enough.
+            RuntimeError: There is not enough memory.
         """
         if shapes == self._shapes:
             return

@@ -27,7 +27,7 @@ class Codec(NamedTuple):
     """The way of one type to the wire and back.
 
     Attributes:
-        encode: Turns a value into an argument of a message's constructor, a dict for a nested message.
+        encode: Turns a value into an argument of a message's constructor; a dict for a nested message.
         decode: Turns the attribute of a message into a value.
     """
 
@@ -44,7 +44,7 @@ class Converter:
     """Codecs that are derived from types, each when it is first needed.
 
     Args:
-        codecs: Codecs of the types whose messages have another form.
+        codecs: Codecs for types whose messages have another form.
     """
 
     def __init__(self, codecs: Mapping[Any, Codec] = MappingProxyType({})) -> None:
@@ -134,8 +134,7 @@ def enum_codec(kind: type[E], numbers: Mapping[E, Any]) -> Codec:
     """Return the codec of an enumeration.
 
     Args:
-        kind: The enumeration.
-        numbers: What stands for each member in a message.
+        numbers: Member -> its number in messages.
     """
     members = {number: member for member, number in numbers.items()}
 

@@ -18,7 +18,7 @@ class CodeFile(Settings):
 
     Attributes:
         path: The file.
-        sha256: Of its content, once a server has found it.
+        sha256: In hex, once a server has found the file; None in a user's config.
     """
 
     path: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(

@@ -78,7 +78,7 @@ class Augmentation(Settings):
 
     Attributes:
         flip: Left and right are exchanged for every other image.
-        crop: Pixels by which an image is shifted at most; its border fills the gap.
+        crop: The largest shift of an image, in pixels; the image's border fills the gap.
         brightness: An image is multiplied by `1 - brightness` to `1 + brightness`.
     """
 
@@ -92,9 +92,10 @@ class DataSettings(Settings):
 
     Attributes:
         metric: The metric by which networks are compared; by default the one that suits the targets.
-        metrics: The metrics of outputs, by their names, that are reported beside; others have that of their
-            kind.
-        losses: The losses of outputs, by their names, of plug-ins or files; others have that of their kind.
+        metrics: Output -> the metric reported for it besides; outputs not named get the one that suits their
+            targets.
+        losses: Output -> its loss, one of a plug-in or a file; outputs not named get the one that suits their
+            targets.
         validation: The data by which everything is chosen: a share of the training data, which is then not
             trained on, or the name of a file.
         augment: Random changes to the images of a training step.
@@ -104,7 +105,7 @@ class DataSettings(Settings):
         text: How text becomes token ids.
         labels: The names of classes by output, or a file with them; by default those that the training data
             have.
-        preparation: What an app does with an input, by its name.
+        preparation: Input -> the way an app prepares it.
         code: Filled in by the program from `FILE.py:NAME`; not to be written.
     """
 

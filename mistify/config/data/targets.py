@@ -16,9 +16,8 @@ def above_all_shares(figure: float, output: str, metric: Metric | None) -> Inval
     """Return what is wrong with a figure above 1 that a share is to reach; None where nothing is.
 
     Args:
-        figure: To be reached.
-        output: By which output, or `OVERALL`.
-        metric: Of the figure; None where nobody has named one.
+        output: The output's name, or `OVERALL`.
+        metric: None where the config names none.
     """
     if figure <= 1 or not (metric is None or metric.is_share):
         return None
@@ -36,8 +35,8 @@ class Scores:
     """The scores of a network on a part of the data.
 
     Attributes:
-        overall: By the metric by which networks are compared.
-        outputs: Of each output, by metrics of its own.
+        overall: By the metric that compares networks.
+        outputs: Output -> score, by a metric of its own.
     """
 
     overall: float
@@ -56,8 +55,7 @@ class Target:
     """The figure to reach of an output, or with `OVERALL` of the network.
 
     Attributes:
-        output: The name of the output, or `OVERALL`.
-        metric: The metric of the figure.
+        output: An output's name, or `OVERALL`.
         value: A lower limit of a share, an upper one of an error.
     """
 
@@ -91,10 +89,9 @@ def serves_better(
 
     Args:
         metric: The metric by which networks are compared.
-        scores: Of the network.
-        present: Of the other one.
-        targets: Of the goals that it is for.
-        by: By more than this share it has to be better, where both or neither reach the targets.
+        present: The scores of the network to beat.
+        targets: All targets of the goals that both networks could serve.
+        by: Least difference, as a share, where both networks or neither reach the targets.
     """
     targets = tuple(targets)
     able, other_able = reached(targets, scores), reached(targets, present)

@@ -18,7 +18,7 @@ class QuantizationConfig(Settings):
     """The `quantization` of a config: a precision alone, or an object with its settings.
 
     Attributes:
-        precision: What the package computes with.
+        precision: The arithmetic of the package.
         inputs: The type of an integer package's inputs and outputs: floats, which it converts, or int8.
     """
 
