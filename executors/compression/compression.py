@@ -38,11 +38,12 @@ def compressed(
     it is folded before it is clustered.
 
     Args:
-        model: The checkpoint, which is not changed.
-        compression: What is asked for. Depthwise kernels stay: they have few weights, and need them all.
+        model: A checkpoint, which is not changed.
+        compression: The requested sparsity or number of clusters. Depthwise kernels stay as they are: they
+            have few weights, and need them all.
         setup: The training data, and the teacher's predictions for them.
-        steps: Training steps.
-        seed: Where the order of the examples starts from.
+        steps: Number of training steps.
+        seed: Seed for the order of the examples.
 
     Raises:
         FloatingPointError: The loss is no longer finite.

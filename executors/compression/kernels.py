@@ -22,7 +22,7 @@ class Kernel:
     """One kernel of a layer.
 
     Attributes:
-        variable: Its values.
+        variable: The kernel's values.
         is_depthwise: Whether each channel has weights of its own: few, of which none can be spared.
         channel_axes: Axes along which integers have scales of their own; none for one scale.
     """

@@ -45,10 +45,10 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     the batch. What a layer computes inside is not. The copy is converted as for `int8`.
 
     Args:
-        model: The checkpoint, which is not changed.
+        model: A checkpoint, which is not changed.
         setup: The training data, and the teacher's predictions for them.
-        steps: Training steps.
-        seed: Where the order of the examples starts from.
+        steps: Number of training steps.
+        seed: Seed for the order of the examples.
 
     Raises:
         FloatingPointError: The loss is no longer finite.
@@ -69,7 +69,7 @@ def rounding(model: keras.Model) -> keras.Model:
     """Return a network of the same layers that rounds what they write, but for its outputs.
 
     Args:
-        model: A flat one, whose layers are shared.
+        model: A flat model, whose layers are shared with the result.
     """
     graph = read_graph(model)
     return _rounded(graph).build(lambda _, layer: layer, {})
@@ -134,7 +134,7 @@ class RoundedKernel:
     """The values of a kernel as integers hold them, each channel with a scale of its own.
 
     Args:
-        kernel: The kernel, which is not changed.
+        kernel: A kernel, which is not changed.
     """
 
     def __init__(self, kernel: Kernel) -> None:

@@ -23,12 +23,12 @@ def compressing_trainer(
     """Return a trainer by Adam, whatever the settings train the network with.
 
     Args:
-        model: The network, changed in place.
+        model: A network, changed in place.
         setup: The training data, and the teacher's predictions for them.
-        seed: Where the order of the examples starts from.
+        seed: Seed for the order of the examples.
         rate: The highest learning rate.
         objective: None for a `SupervisedObjective`.
-        after_step: Run after every update.
+        after_step: Runs after every update.
     """
     params = setup.params.model_copy(update={"optimizer": ADAM, "learning_rate": rate})
     return Trainer(model, replace(setup, params=params), seed, after_step=after_step, objective=objective)

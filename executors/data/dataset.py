@@ -26,8 +26,8 @@ class Dataset:
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
             (-1 where a position is to be ignored), figures float32.
         classes: Names of classes, where they have names.
-        left_out: What the data have besides, and is not read: "12 .heic in cat"; empty if nothing.
-        rows: Where the examples are among those that were read [examples]; None where they are all of them.
+        left_out: Files that are not read: "12 .heic in cat"; empty if there are none.
+        rows: Indices of the examples among those that were read [examples]; None where all of them are here.
     """
 
     inputs: Mapping[str, Array]
@@ -62,7 +62,7 @@ def class_counts(parts: Sequence[Dataset]) -> str:
     """Return how many examples each class has: "12 cat and 10 dog"; empty where classes have no names.
 
     Args:
-        parts: Of the same data; one class for each example counts.
+        parts: Parts of the same data. A position with a class counts as an example.
     """
     for output, names in parts[0].classes.items():
         targets = [part.targets[output] for part in parts if part.targets[output].ndim == 1]
@@ -76,8 +76,9 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
     """Return the examples of both.
 
     Args:
-        first: Comes first, in the names and the order of a model, and has the names of classes.
-        second: Likewise.
+        first: Gives the names and order of inputs and outputs, and the names of classes; its examples come
+            first.
+        second: Its examples come second.
 
     Raises:
         MistifyError: INVALID_DATASET, inputs of the second are of another shape.
@@ -101,8 +102,8 @@ class HeldOut(NamedTuple):
     """Examples that no network is trained on.
 
     Attributes:
-        validation: Whatever is chosen is chosen by these.
-        test: Nothing is chosen by these: they say how good what was chosen is.
+        validation: Examples that every choice is made by.
+        test: Examples that no choice is made by: they say how good the result is.
     """
 
     validation: Dataset
@@ -115,10 +116,9 @@ def split(data: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]
     The only example of a class stays in the first part.
 
     Args:
-        data: Two examples at least.
-        share: Part of the examples that the second part gets, 0 to 1; it has one at least, and so has the
-            first.
-        seed: Where the choice of the examples starts from.
+        data: At least two examples.
+        share: Part of the examples that goes to the second part, 0 to 1; each part has one example at least.
+        seed: Seed for the choice of the examples.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data))

@@ -50,7 +50,7 @@ class Rows:
         """Add rows [count, ...], of the shape of the first ones, and of a type that theirs holds.
 
         Raises:
-            StorageError: There is no room for the file.
+            StorageError: The file has no room.
             ValueError: Rows of another shape, or of a type that would lose digits.
         """
         if self._like is None:
@@ -72,7 +72,7 @@ class Rows:
         """Return all rows [examples, ...].
 
         Raises:
-            StorageError: There is no room for the file.
+            StorageError: The file has no room.
         """
         if self._like is None:
             return np.empty(0)

@@ -46,9 +46,9 @@ class Inspected:
     """Facts about a source model that are known before it is loaded.
 
     Attributes:
-        kind: Who can load it.
+        kind: The format, which decides who can load it.
         size: Bytes of all its files.
-        weights: The most weights that are stored in them.
+        weights: An upper limit of the number of weights stored in them.
     """
 
     kind: SourceKind
@@ -62,9 +62,9 @@ def inspect_source(
     """Check a model that is a file or a directory, without loading it.
 
     Args:
-        path: The model.
-        registered: Whether it may hold a class of others that is registered under a name.
-        limits: How large it may be.
+        path: A file or a directory.
+        registered: Whether a foreign class registered under this name is allowed.
+        limits: Limits on the size of its parts.
 
     Raises:
         MistifyError: INVALID_MODEL: no model, Python code or foreign classes in it, links, more than the

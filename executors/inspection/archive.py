@@ -26,8 +26,8 @@ def inspect_archive(path: Path, policy: ClassPolicy) -> int:
     """Return how many weights a `.keras` file holds.
 
     Raises:
-        MistifyError: INVALID_MODEL, what makes it unfit to be loaded.
-        OSError: There is no room to unpack it.
+        MistifyError: INVALID_MODEL, the file is not fit to be loaded.
+        OSError: There is no room to unpack the file.
     """
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))

@@ -46,8 +46,8 @@ class ClassPolicy:
     """Limits on the contents of a configuration.
 
     Attributes:
-        limits: How much of it.
-        registered: Whether a class may be loaded that others have registered in Keras under a name, such as
+        limits: Limits on size and depth.
+        registered: Whether a foreign class may be loaded that is registered in Keras under a name, such as
             `package>Name`.
     """
 
@@ -59,9 +59,9 @@ def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any
     """Return the configuration in a text.
 
     Args:
-        path: The file that errors name.
+        path: The file named in errors.
         text: JSON.
-        limits: The most bytes and levels.
+        limits: Limits on bytes and levels.
 
     Raises:
         MistifyError: INVALID_MODEL: it is no JSON object, too long or too deep.
@@ -94,11 +94,11 @@ def check_config(
     """Refuse a configuration that names code, foreign classes, or weights that the file does not hold.
 
     Args:
-        path: The model, for errors.
+        path: The model named in errors.
         config: The model's configuration, as Keras wrote it.
-        stored: The most weights that are stored with it.
-        policy: What it may hold.
-        unread: Its parts that no one reads: how the model was compiled, unless it is a preset.
+        stored: An upper limit of the number of weights stored with it.
+        unread: Parts of the configuration that nobody reads: how the model was compiled, unless it is a
+            preset.
 
     Raises:
         MistifyError: INVALID_MODEL.

@@ -55,7 +55,7 @@ def inspect_preset(path: Path, policy: ClassPolicy) -> int:
     """Return how many weights a preset of keras_hub holds.
 
     Raises:
-        MistifyError: INVALID_MODEL, what makes it unfit to be loaded.
+        MistifyError: INVALID_MODEL, the preset is not fit to be loaded.
     """
     files = list(path.glob("*.h5"))
     if not files:

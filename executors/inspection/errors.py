@@ -12,10 +12,9 @@ def invalid(path: Path | str, actual: str, expected: str = EXPECTED, fix: str = 
     """Return an INVALID_MODEL error with one problem of a file.
 
     Args:
-        path: The file.
-        actual: What it has.
-        expected: What it should have.
-        fix: What its owner can do.
+        actual: The contents that were found.
+        expected: The contents that were expected.
+        fix: Advice for the owner of the file.
     """
     problem = Problem(str(path), actual, expected, fix)
     return MistifyError(ErrorCode.INVALID_MODEL, f"{path} cannot be ported", [problem])
@@ -25,8 +24,7 @@ def too_large(path: Path | str, actual: str, limit: float) -> MistifyError:
     """Return an INVALID_MODEL error: something exceeds a limit, by what it is and how large.
 
     Args:
-        path: The file.
-        actual: What is too large, and how large it is.
-        limit: The most that is allowed.
+        actual: A description and the size of the part that is too large.
+        limit: The largest size that is allowed.
     """
     return invalid(path, actual, f"at most {limit:,.0f}", "save a smaller model")

@@ -20,9 +20,8 @@ def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int
     """Return how many weights an HDF5 file holds, once it is known that they can be read.
 
     Args:
-        path: The model, for errors.
+        path: The model named in errors.
         content: The file, if it is not the model itself.
-        limits: What it may hold.
 
     Raises:
         MistifyError: INVALID_MODEL: no HDF5, links that lead elsewhere, arrays that are too large, or larger

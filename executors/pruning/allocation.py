@@ -52,11 +52,11 @@ class AllocationTerms:
     """The limits of an allocation, and the weights of groups and blocks.
 
     Attributes:
-        limits: On costs.
-        profiles: Hardware, some of which has its latency limited.
-        weights: How much each group counts.
-        blocks: How much each residual block counts, likewise; those that are not named count alike.
-        source: The structure of the network that all descend from.
+        limits: Limits on costs.
+        profiles: Profiles of the hardware whose latency is limited, among others.
+        weights: Weight of each group.
+        blocks: Weight of each residual block; blocks that are not named count alike.
+        source: Structure of the network from which all others descend.
     """
 
     limits: Costs
@@ -76,9 +76,9 @@ class Allocation:
     """The part of a network that is left.
 
     Attributes:
-        widths: Units of each channel group that is left.
-        left_out: The names of the residual blocks that are gone.
-        worth: How much the network is worth: 0 for the source, -1 for one that is half as wide.
+        widths: Number of units left in each channel group.
+        left_out: Names of the residual blocks that are gone.
+        worth: 0 for the source, -1 for a network that is half as wide.
     """
 
     widths: Mapping[str, int]
@@ -94,13 +94,11 @@ def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) ->
     of the usual network.
 
     Args:
-        structure: The network's.
-        widths: Units that are left of each of its groups.
-        terms: What it goes by.
+        widths: Number of units left in each group.
 
     Returns:
-        Networks, the first with the most blocks; none if the limits do not hold with the least units of each
-        group and the least blocks.
+        The networks, the first with the most blocks; none if the limits cannot be met with the least units of
+        each group and the fewest blocks.
     """
     terms = terms.of_limited_hardware()
     networks: list[Allocation] = []
@@ -123,10 +121,8 @@ def allocate(
     """Return the most worthy network that has all blocks of a structure; None if none is within the limits.
 
     Args:
-        structure: The network's.
-        widths: Units that are left of each of its groups.
-        terms: What it goes by.
-        quickly: Whether a network will do that is hardly worth less, in a quarter of the time.
+        widths: Number of units left in each group.
+        quickly: Accept a network that is worth hardly less, in a quarter of the time.
     """
     return _allocation(_Depth(structure, frozenset()), widths, terms.of_limited_hardware(), quickly=quickly)
 
@@ -182,12 +178,10 @@ class _Descent:
     """The way down from the widths of a network to those within limits.
 
     Args:
-        structure: The network's.
-        start: The widths to start from, and the most that a group can have.
-        terms: What it goes by.
+        start: The widths at the start, which no group exceeds.
 
     Attributes:
-        widths: As far as the way has gone.
+        widths: The present widths.
     """
 
     def __init__(self, structure: Structure, start: Widths, terms: AllocationTerms) -> None:

@@ -44,10 +44,11 @@ class Segment:
     """A network with others nested in it, from the widest, which is itself, to the narrowest.
 
     Attributes:
-        keep: The source's units that it has, by group.
-        order: Of each group, its units [units], the ones that matter most first.
-        sizes: Units of each group in networks on the way to the narrowest [networks], equally far apart.
-        weights: What is trained of it, by the names of the weights.
+        keep: The source's units in this segment, by group.
+        order: Group -> indices of its units [units], the most important first.
+        sizes: Group -> number of units in each network on the way to the narrowest [networks], equally far
+            apart.
+        weights: Weight name -> array.
     """
 
     keep: Keep
@@ -65,11 +66,7 @@ class Segment:
         return {name: _between(sizes, place) for name, sizes in self.sizes.items()}
 
     def network(self, source: Structure) -> keras.Model:
-        """Return the widest network.
-
-        Args:
-            source: The structure of the source.
-        """
+        """Return the widest network."""
         model = narrow(source, self.keep)
         for name, variable in trainable_weights(model).items():
             variable.assign(self.weights[name])
@@ -99,10 +96,10 @@ class NestedWeights:
     """The weights of a network of which only some units are there at a time.
 
     Args:
-        state: The network with its masks; none of its units is masked.
+        state: The network and its masks, which mask no unit.
 
     Attributes:
-        store: Takes over the weights of the units that are there.
+        store: Saves the weights of the units that are there.
     """
 
     def __init__(self, state: PruningState) -> None:
@@ -138,9 +135,9 @@ class SegmentTraining:
     """The training of a segment, as far as it has come.
 
     Attributes:
-        segment: With the weights so far.
-        steps: Training steps so far.
-        memory: What the trainer knows besides the weights; None before the first step.
+        segment: The segment with its present weights.
+        steps: Number of training steps so far.
+        memory: The trainer's state besides the weights; None before the first step.
     """
 
     segment: Segment
@@ -173,11 +170,11 @@ def train_nested(
     Each part begins as it does after an interruption, so that both end at the same weights.
 
     Args:
-        training: As far as it has come.
-        state: Of the segment's widest network, with these weights.
-        steps: Training steps of all together.
-        report: Takes the steps every now and then, and the mean training loss since the report before.
-        keep: Takes the training after each part of it.
+        state: The state of the segment's widest network, with the present weights.
+        steps: Number of training steps of all networks together.
+        report: Called now and then with the number of steps, and the mean training loss since the last
+            report.
+        keep: Called with the training after each part of it.
     """
     weights, schedule, segment = NestedWeights(state), cosine(steps), training.segment
     memory, part = training.memory, -(-steps // _PARTS)

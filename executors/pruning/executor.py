@@ -113,7 +113,7 @@ class IterativePruningExecutor(PruningExecutor):
         """Choose the units to cut next, and adopt the network without them.
 
         Args:
-            done: Share of the way to the budget that is done after the cut.
+            done: Share of the way to the budget that lies behind the cut.
 
         Raises:
             StuckError: The limits do not hold though nothing is left to cut.
@@ -125,9 +125,9 @@ class IterativePruningExecutor(PruningExecutor):
         Where cuts are not trained, all layers are fitted again.
 
         Args:
-            keep: The units.
-            moments: What taking over needs to know.
-            structure: The network's without some blocks, or at another resolution, to go on with.
+            moments: The moments that the remaining units are fitted by.
+            structure: The structure without some blocks, or at another resolution, that replaces the present
+                one.
         """
         state = self._state
         target = structure or state.structure
@@ -162,6 +162,6 @@ class IterativePruningExecutor(PruningExecutor):
         """Go on with a network that is physically as narrow as its masks were.
 
         Args:
-            structure: The network's, or that without some blocks or at another resolution.
+            structure: The present structure, or one without some blocks or at another resolution.
         """
         self._current = self._state.rebuilt(structure, self._structure_loss)

@@ -14,8 +14,7 @@ def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
     Weights of every slot count: what makes the channel, what scales it, and what reads it.
 
     Args:
-        structure: The network's.
-        keep: The units that are left of each group.
+        keep: The units left in each group.
     """
     relative = {}
     for group in structure.groups.values():

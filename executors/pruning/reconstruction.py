@@ -35,10 +35,10 @@ class Consumer:
     """A kernel that sums over channels, and where each group stands among them.
 
     Attributes:
-        product: The kernel.
-        tensor: What it reads, by its index in the graph.
-        slots: The groups with their slots along the kernel's axis.
-        absorbs_shift: Whether a constant can be added behind it: its own bias, or a batch norm's.
+        tensor: Index in the graph of the tensor that the kernel reads.
+        slots: Groups with their slots along the kernel's axis.
+        absorbs_shift: Whether a constant can be added behind the kernel: by its own bias, or by a batch
+            norm's.
     """
 
     product: Product
@@ -80,10 +80,10 @@ class _Sums(NamedTuple):
     """Sums over the positions of a tensor, of their distances from a centre.
 
     Attributes:
-        centre: About the mean [channels].
-        total: The sum of the distances [channels].
-        product: The sum of their outer products [channels, channels].
-        count: The positions.
+        centre: A point near the mean [channels].
+        total: Sum of the distances [channels].
+        product: Sum of their outer products [channels, channels].
+        count: Number of positions.
     """
 
     centre: tf.Tensor
@@ -102,7 +102,7 @@ class Compensation:
     channel pruning by He et al., 2017, layer by layer and in closed form.)
 
     Attributes:
-        consumers: What can be adjusted, for each group that is read so.
+        consumers: Group -> kernels that can be adjusted when it is cut.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -138,9 +138,9 @@ class Compensation:
         The weights of the units that are cut stay: whoever cuts them takes them out.
 
         Args:
-            before: The units that are left.
-            after: Those that shall stay.
-            moments: Of the network with the units `before`.
+            before: The units left before the cut.
+            after: The units left after the cut.
+            moments: The moments of the network with the units `before`.
         """
         for consumer in self._all:
             kept = np.flatnonzero(consumer.kept(after))
@@ -179,8 +179,8 @@ def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]
 
     Args:
         consumer: Where it absorbs a shift, the mean does not count.
-        moments: Of the tensor that it reads.
-        kept: The indices of the channels [kept].
+        moments: The moments of the tensor that it reads.
+        kept: Indices of the channels [kept].
     """
     product = _product(consumer, moments)[np.ix_(kept, kept)]
     ridge = _RIDGE * np.maximum(np.diag(product).mean(), np.finfo(np.float32).tiny)

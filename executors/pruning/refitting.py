@@ -48,8 +48,7 @@ class Original:
     """A network as it was before a cut.
 
     Attributes:
-        structure: The network's.
-        weights: Of every layer, by its name.
+        weights: Layer name -> weights.
     """
 
     structure: Structure
@@ -65,10 +64,9 @@ def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
     """Fit the kernels of a network that was cut to what they computed before.
 
     Args:
-        original: The network before the cut.
-        keep: The units of it that are left, by the names of its groups.
-        graph: What is left: layers of the same names with the weights of all other units at zero, or narrow
-            ones; some may be gone. Their weights are changed.
+        keep: The units that are left, by group.
+        graph: The network after the cut: layers of the same names with the weights of all other units at
+            zero, or narrow ones; some may be gone. Its weights are changed.
         data: Training data.
     """
     count = examples_of_shapes(original.structure.graph.shapes, _EXAMPLES)
@@ -108,7 +106,7 @@ class _KeptWeight:
 
     Attributes:
         whole: The weight before the cut.
-        left: The indices of what is left along each axis.
+        left: Indices of the remaining positions along each axis.
     """
 
     whole: Array
@@ -136,12 +134,12 @@ class _FitTarget:
     """Values that a kernel is fitted to, at some places of its layer.
 
     Attributes:
-        rows: What the kernel computed for the outputs that are left [places, outputs]; without a window what
-            it read [places, channels].
-        places: Of its output; without a window of its input.
-        window: What the kernel sums over; None to fit it to inputs like the old ones.
-        kernel: What is left of it.
-        bias: What is left of the bias; None where there is none.
+        rows: The kernel's former results for the outputs that are left [places, outputs]; without a window
+            its former inputs [places, channels].
+        places: Positions in the output; without a window, positions in the input.
+        window: The positions that the kernel sums over; None to fit it to inputs like the old ones.
+        kernel: The remaining part of the kernel.
+        bias: The remaining part of the bias; None where there is none.
         centred: Whether a constant can be added behind the kernel: by its bias, or by a batch norm.
     """
 
@@ -156,8 +154,8 @@ class _FitTarget:
         """Fit a kernel.
 
         Args:
-            product: The kernel as it is now.
-            inputs: What its layer reads now.
+            product: The present kernel.
+            inputs: The present inputs of the layer.
         """
         channels = self.kernel.places(product.kernel)[product.axis]
         rows = window_rows(inputs[..., channels], self.window or Window(), self.places)
@@ -180,8 +178,8 @@ class _FitTarget:
         """Return the weights [columns, outputs] that compute the target best, and what is to be added.
 
         Args:
-            inputs: Of the places [places, columns].
-            start: The weights where the inputs tell nothing.
+            inputs: [places, columns].
+            start: Weights to keep where the inputs determine nothing.
         """
         share = 1.0 if self.centred else 0.0
         read, wanted = share * inputs.mean(0), share * self.rows.mean(0)
@@ -197,10 +195,9 @@ class _UncutNetwork:
     """The network before a cut, which is run only as far as its targets are asked for.
 
     Args:
-        original: The network.
-        keep: The units of it that are left.
-        examples: What it is run on.
-        wanted: The layers whose targets are asked for.
+        keep: The units that are left, by group.
+        examples: The examples to run it on.
+        wanted: The layers whose targets are needed.
     """
 
     def __init__(self, original: Original, keep: Keep, examples: Dataset, wanted: Collection[str]) -> None:
@@ -263,9 +260,8 @@ def _walk(
     Batch norms normalise by these examples. Nothing of the network is changed.
 
     Args:
-        graph: The network.
-        examples: Its inputs.
-        weights: Of layers, in place of those that they have; by their names.
+        examples: The inputs of the network.
+        weights: Layer name -> weights that replace those of the layer.
     """
     tensors: dict[int, Any] = {
         index: tf.constant(examples.inputs[name].astype(graph.dtypes[index], copy=False))

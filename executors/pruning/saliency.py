@@ -26,13 +26,13 @@ def damages(
     and the second is worth both.
 
     Args:
-        consumers: What reads each group.
+        consumers: Group -> kernels that read it.
         keep: The units that are left.
-        moments: Of the tensors that are read.
+        moments: The moments of the tensors that are read.
 
     Returns:
         The root of the share of the consumers' output variance that goes with each unit [units], rising in
-        the order of elimination, 0 for units that are not left.
+        the order of elimination; 0 for units that are gone already.
     """
     return {group: _eliminate(group, readers, keep, moments) for group, readers in consumers.items()}
 
@@ -63,8 +63,8 @@ class _Fit:
     """A consumer's weights while units are eliminated, each time fitted again.
 
     Attributes:
-        inverse: Of the covariance of the channels that are left [channels, channels].
-        weights: What each channel contributes [channels, outputs].
+        inverse: Inverse covariance of the channels that are left [channels, channels].
+        weights: Contribution of each channel [channels, outputs].
         positions: The channels of each unit [units, channels per unit].
         total: Variance of the outputs.
     """

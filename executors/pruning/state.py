@@ -49,16 +49,13 @@ class PruningState:
     """A network on one edge of a goal tree: what is left of it, and what trains it.
 
     Attributes:
-        assignment: The edge.
-        structure: The network's, at its physical widths.
+        structure: The structure at the network's physical widths.
         masks: The units that are left.
-        compensation: Lets the units that stay take over from those that are cut.
-        loss: The structure losses that the network is trained with; None without any.
-        trainer: Trains and evaluates the network.
+        compensation: Fits the remaining units so that they take over from those that are cut.
+        loss: The structure losses of the training; None without any.
         start: Costs at the start of the edge.
-        cuts: Cuts of the edge so far.
-        work_on_masked: Multiply-adds of training on masked units, from when the network was built to the next
-            cut.
+        cuts: Number of cuts on the edge so far.
+        work_on_masked: Multiply-adds of training masked units, since the network was built.
     """
 
     assignment: Assignment
@@ -84,11 +81,10 @@ class PruningState:
         """Return the state of a network that has no masked units.
 
         Args:
-            model: The network, which is changed in place from now on.
-            assignment: The edge.
+            model: A network, which is changed in place from now on.
             loss: Makes the structure losses.
-            cuts: Cuts of the edge so far.
-            memory: What an earlier trainer of these weights knew.
+            cuts: Number of cuts on the edge so far.
+            memory: The state that an earlier trainer had for these weights.
         """
         structure = analyse(model, assignment.source.rules)
         _reduce_dropout(structure, assignment.source)
@@ -118,7 +114,7 @@ class PruningState:
         """Return the state with a network that is physically as narrow as its masks were.
 
         Args:
-            structure: The network's, or that without some blocks or at another resolution.
+            structure: The present structure, or one without some blocks or at another resolution.
             loss: Makes the structure losses.
         """
         keep = {name: self.masks.keep[name] for name in structure.groups}
@@ -138,7 +134,7 @@ class PruningState:
         """Return the costs that a cut has to reach, on a geometric path from the start to the budget.
 
         Args:
-            done: Share of the way that is done after the cut.
+            done: Share of the way that lies behind the cut.
         """
         return {
             axis: self.start[axis] * (limit / self.start[axis]) ** done if limit < self.start[axis] else limit
@@ -152,7 +148,7 @@ class PruningState:
         nothing can take over.
 
         Args:
-            moments: Moments of the tensors that the groups' consumers read.
+            moments: The moments of the tensors that the groups' consumers read.
         """
         keep = self.masks.keep
         losses = damages(self.compensation.consumers, keep, moments)

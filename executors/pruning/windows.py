@@ -30,12 +30,11 @@ def window_rows(inputs: Array, window: Window, places: Sequence[Ids]) -> Array:
     """Return what a kernel sums over for places of its output [places, columns].
 
     Args:
-        inputs: What the layer reads [n, ..., channels].
-        window: Of the kernel.
+        inputs: Inputs of the layer [n, ..., channels].
         places: Indices along all axes of the output but the last.
 
     Returns:
-        In the order of the kernel's weights: by position in the window, then by channel.
+        Columns in the order of the kernel's weights: by position in the window, then by channel.
     """
     if not window.size:
         return inputs[tuple(places)]

@@ -36,7 +36,7 @@ class Cells(ABC):
     """Makes a row of an array from the cells of some columns.
 
     Attributes:
-        columns: Several are the figures of one input.
+        columns: One or more; several columns are the figures of one input.
     """
 
     columns: tuple[str, ...]

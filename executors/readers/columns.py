@@ -36,12 +36,11 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
     """Return the arrays of a table.
 
     Args:
-        path: The file that errors name.
-        rows: Numbers of rows with their cells by column.
-        request: What the model needs.
+        path: The file named in errors.
+        rows: Row numbers with cells by column.
 
     Returns:
-        Arrays [examples, ...] by the names of the columns; empty where the model does not need one.
+        Column name -> [examples, ...]; empty where the model does not need the column.
 
     Raises:
         MistifyError: INVALID_DATASET, naming the row, or the column that is missing.
@@ -122,7 +121,7 @@ def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:
     """Refuse more columns than one input has figures: each column has a figure at least.
 
     Raises:
-        MistifyError: INVALID_DATASET, they are more.
+        MistifyError: INVALID_DATASET, there are more columns than figures.
     """
     size = tensor.shape[0] if len(tensor.shape) == 1 else None
     if size is None or len(columns) <= max(size, 1):

@@ -43,11 +43,12 @@ def decode_image(content: bytes, shape: Shape) -> Array:
     16 bits the upper 8 are kept, and of an animation the first image.
 
     Args:
-        content: In one of `FORMATS`. TensorFlow decodes JPEG and PNG, which takes it two thirds of the time.
-        shape: Of an input that takes images; None for a size that is free.
+        content: An image in one of `FORMATS`. TensorFlow decodes JPEG and PNG, which takes it two thirds of
+            the time.
+        shape: Shape of an input that takes images; None for a size that is free.
 
     Raises:
-        ValueError: It cannot be decoded, or is larger than 50 megapixels.
+        ValueError: The image cannot be decoded, or is larger than 50 megapixels.
     """
     height, width, channels = shape
     image = _by_tensorflow(content, channels) if content.startswith((JPEG, PNG)) and channels != 4 else None

@@ -29,9 +29,8 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
     """Return the data in the names and the order of a model.
 
     Args:
-        arrays: As they were read.
-        request: What they were asked for.
-        source: What errors call them.
+        arrays: The arrays by their names in the file.
+        source: Name of the data in errors.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem.
@@ -68,10 +67,10 @@ def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
     """Refuse an array that cannot be the model's whatever is in it; it need not have been read.
 
     Args:
-        source: What errors call the data.
-        name: The array's.
-        array: Of the right shape and type.
-        wanted: What the model takes or gives.
+        source: Name of the data in errors.
+        name: Name of the array.
+        array: An array; only its shape and type count.
+        wanted: The input or output of the model.
 
     Raises:
         MistifyError: INVALID_DATASET.

@@ -28,9 +28,9 @@ class Schema:
 
     Attributes:
         classes: Names of the classes, where they have names.
-        whole: Whether the targets of an output are whole numbers, as classes are, or figures; by output.
-        figure_columns: Columns that are the figures of the one input, in their order, where none is named
-            after it.
+        whole: Output -> whether its targets are whole numbers, as classes are, rather than figures.
+        figure_columns: Columns with the figures of the one input, in order, where no column is named after
+            it.
     """
 
     classes: ClassNames = field(default_factory=dict)
@@ -43,10 +43,10 @@ class Request:
     """A request to a reader.
 
     Attributes:
-        signature: What the model takes and gives.
+        signature: The inputs and outputs of the model.
         text: How text becomes token ids.
-        schema: That of the training data.
-        labelled: Whether targets are read; without, they may be missing.
+        schema: The schema of the training data.
+        labelled: Read targets; otherwise they may be missing.
     """
 
     signature: Signature
@@ -90,7 +90,7 @@ class Reader(ABC):
 
         Raises:
             MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
-            OSError: It cannot be read; StorageError, what was read of it cannot be kept.
+            OSError: The file cannot be read; `StorageError`, there is no room to keep its content.
         """
 
     @abstractmethod
@@ -98,14 +98,14 @@ class Reader(ABC):
         """Return what training data decide for test data.
 
         Raises:
-            As `read` does.
+            MistifyError: As for `read`.
         """
 
     def left_out(self, path: Path, request: Request) -> str:
         """Return how many files `read` passes over without an error, and of which kinds; empty if none.
 
         Raises:
-            As `read` does.
+            MistifyError: As for `read`.
         """
         return ""
 
@@ -114,10 +114,10 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
     """Append rows of one shape and type to an array; each comes with its place in the file.
 
     Args:
-        arrays: The rows before.
-        path: The file that errors name.
-        name: The array's.
-        rows: Places in the file with the rows, of one shape.
+        arrays: The rows that were read before.
+        path: The file named in errors.
+        name: Name of the array.
+        rows: Rows of one shape, each with its place in the file.
 
     Raises:
         MistifyError: INVALID_DATASET, naming the first row of another shape, or of a type that loses digits.
@@ -139,8 +139,8 @@ def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
     """Return the name under which a file has an array, if it does.
 
     Args:
-        names: Those of the arrays in the file.
-        wanted: The model's own.
-        alias: The one that stands for it, such as `x`.
+        names: Names of the arrays in the file.
+        wanted: Name of the tensor in the model.
+        alias: A name that stands for it, such as `x`.
     """
     return next((name for name in (wanted, alias) if name in names), None)

@@ -42,7 +42,7 @@ def without_images(directory: Path, root: Path) -> str:
     """Return what is in a directory with files, none of which is an image; empty for others.
 
     Raises:
-        As `images` does.
+        MistifyError: As for `images`.
     """
     files = list(_files(directory, root))
     return "" if any(map(is_image, files)) else counts_by_suffix(files)
@@ -52,11 +52,11 @@ def left_out(root: Path, *, by_class: bool) -> str:
     """Return how many files of a folder are not read, of which kinds, and where; empty if all are.
 
     Args:
-        root: The folder.
+        root: The folder with all images.
         by_class: Whether images have to lie in the directory of a class.
 
     Raises:
-        As `images` does.
+        MistifyError: As for `images`.
     """
     unread: dict[str, list[Path]] = {}
     for file in _files(root, root):

@@ -14,7 +14,7 @@ def pixel_count(content: bytes) -> int:
     """Return the pixels of an encoded image.
 
     Args:
-        content: Begins as a JPEG or a PNG.
+        content: The beginning of a JPEG or a PNG.
 
     Raises:
         ValueError: The headers of a PNG are damaged.

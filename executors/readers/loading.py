@@ -43,11 +43,12 @@ def load_dataset(
     """Read data for a model.
 
     Args:
-        source: A file or directory of a format that one of `READERS` reads, or built-in data.
-        signature: What the model takes and gives.
+        source: A file or directory in a format of one of `READERS`, or the name of built-in data.
+        signature: The inputs and outputs of the model.
         train: For test data, the training data, whose classes, columns and kinds of targets they share.
         text: How text becomes token ids.
-        labelled: Whether there are targets; what looks like them is not read otherwise, and none returned.
+        labelled: Read targets; otherwise none are returned, and columns that look like targets are not read
+            as inputs.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
@@ -76,7 +77,7 @@ def _decided(source: str, deciding: str, request: Request) -> Schema:
     """Return what the deciding data decide for others.
 
     Raises:
-        DecidingDataError: They cannot be used, and the others have no mistake of their own.
+        DecidingDataError: The deciding data cannot be used, and the others have no mistake of their own.
     """
     try:
         return _schema(deciding, request)

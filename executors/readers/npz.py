@@ -87,7 +87,7 @@ def _check_size(archive: ZipFile, member: str, size: int) -> None:
     """Refuse an array that fills the disk though its file is small, and one that is shorter than it says.
 
     Raises:
-        ValueError: It is one.
+        ValueError: The array has either fault.
     """
     info = archive.getinfo(member)
     if size > info.file_size:

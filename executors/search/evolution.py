@@ -22,10 +22,9 @@ def founders(groups: int, blocks: int, count: int, rng: np.random.Generator) -> 
     """Return genes of random architectures; the first of them keeps all proportions.
 
     Args:
-        groups: The number of channel groups.
-        blocks: The number of parts that can be left out.
-        count: The number of architectures.
-        rng: Draws them.
+        groups: Number of channel groups.
+        blocks: Number of parts that can be left out.
+        count: Number of architectures.
 
     Returns:
         `count` arrays [groups + blocks].
@@ -41,10 +40,9 @@ class Evolution:
     """Crossover and mutation.
 
     Attributes:
-        groups: The genes that are widths; those behind them are blocks.
+        groups: Number of genes that are widths; those behind them are blocks.
         crossover_rate: Share of the children that have two parents.
         mutation: Share of a child's genes that change.
-        rng: Where randomness comes from.
     """
 
     groups: int
@@ -76,9 +74,9 @@ class Evolution:
 
         Args:
             population: Genes that meet the limits.
-            generations: How many there are; in each, as many children are born as there are parents.
-            fitted: Makes genes meet the limits, or returns None.
-            promise: What is to be as high as possible.
+            generations: Number of generations, each of as many children as there are parents.
+            fitted: Scales genes until they meet the limits; returns None if they cannot.
+            promise: Returns the quality to maximise, one for each of the genes.
         """
         best = list(population)
         for _ in range(generations):

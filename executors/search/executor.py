@@ -30,11 +30,9 @@ class CutSearch:
     """The architectures that one cut is chosen from.
 
     Attributes:
-        state: The network that they are cut from.
-        space: The architectures.
-        inheritance: Measures them with the weights that they inherit.
-        rng: Draws random ones.
-        source_blocks: The names of the source's residual blocks.
+        state: The state of the network that is cut.
+        inheritance: Measures candidates with the weights that they inherit.
+        source_blocks: Names of the source's residual blocks.
     """
 
     state: PruningState
@@ -84,10 +82,9 @@ class SearchExecutor(IterativePruningExecutor):
         """Return the architecture to go on with.
 
         Args:
-            search: The architectures that can be cut from the network.
             population: Random candidates that meet the limits, at least one; the first keeps all proportions
                 unless it cannot meet them.
-            fitted: Makes others meet the limits.
+            fitted: Scales genes until they meet the limits.
         """
 
     def _cut(self, done: float) -> None:

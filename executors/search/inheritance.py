@@ -34,13 +34,12 @@ class Inheritance:
     """A network that candidates are cut from; it is as before after each of them.
 
     Attributes:
-        structure: The network's.
-        masks: Its units that are left.
-        compensation: Lets what stays take over from what is cut.
-        moments: What that needs to know.
-        evaluation: Of the network.
-        values: What each unit is worth in its group [units].
-        setup: Data that candidates are calibrated and measured on.
+        masks: The units that are left.
+        compensation: Fits the remaining units so that they take over from those that are cut.
+        moments: The moments that the remaining units are fitted by.
+        evaluation: Evaluates the network.
+        values: Group -> worth of each unit [units].
+        setup: Provides the data that candidates are calibrated and measured on.
     """
 
     structure: Structure
@@ -80,8 +79,7 @@ class Inheritance:
         The loss tells candidates apart whose accuracy is that of chance.
 
         Args:
-            architecture: The candidate.
-            structure: The network's without the blocks that the candidate leaves out, at its resolution.
+            structure: The structure without the blocks that the candidate leaves out, at its resolution.
         """
         calibration, validation = self._examples
         with self._cut(self.keep(architecture)):

@@ -39,12 +39,12 @@ class _Decision:
     """The blocks that are left out on an edge, and how much the groups count there.
 
     Attributes:
-        model: The network that the edge starts from.
-        budget: Its limits.
-        left_out: The names of the blocks.
-        worth: Of the network without them, as far as its hardware was known then.
-        weights: How much each group counts.
-        blocks: How much each block counts.
+        model: The network at the start of the edge.
+        budget: The edge's limits.
+        left_out: Names of the blocks.
+        worth: Worth of the network without these blocks, by the hardware profiles at that time.
+        weights: Weight of each group.
+        blocks: Weight of each block.
     """
 
     model: keras.Model
@@ -68,7 +68,7 @@ class Planner:
 
     Args:
         state_of: Returns the state of a copy of an edge's network.
-        try_out: Tells which blocks a network can do without.
+        try_out: Finds out which blocks a network can do without.
     """
 
     def __init__(self, state_of: Callable[[Assignment], PruningState], try_out: TryOut) -> None:
@@ -80,9 +80,8 @@ class Planner:
         """Return the network that an edge shall end at; None where the importance of units decides.
 
         Args:
-            assignment: Of the edge.
-            structure: Of its network.
-            widths: Units that are left of each group.
+            structure: The structure of the edge's network.
+            widths: Number of units left in each group.
         """
         budget, profiles = assignment.budget, assignment.profiles
         if not exceeded(costs_of(structure.network(widths), profiles), budget):

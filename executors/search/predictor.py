@@ -29,8 +29,8 @@ class Sample:
     """A candidate that was measured.
 
     Attributes:
-        features: Where it is in the space, as numbers of similar ranges.
-        quality: What it reached; more is better.
+        features: Position in the space, as numbers of similar ranges.
+        quality: Measured quality; more is better.
     """
 
     features: tuple[float, ...]

@@ -40,9 +40,9 @@ class Architecture:
     """The part of a network that is left.
 
     Attributes:
-        widths: Units of each channel group.
-        left_out: Residual blocks that are gone, by name.
-        scale: Share of the height and the width at which the network looks at images now.
+        widths: Number of units in each channel group.
+        left_out: Names of the residual blocks that are gone.
+        scale: Share of the original height and width of the images.
     """
 
     widths: Mapping[str, int]
@@ -69,9 +69,8 @@ class Space:
     are, images are as large as before.
 
     Args:
-        structure: The network's.
-        widths: Units that are left of each group.
-        profiles: Hardware whose latency is limited.
+        widths: Number of units left in each group.
+        profiles: Profiles of the hardware whose latency is limited.
     """
 
     def __init__(
@@ -126,13 +125,13 @@ class Space:
         """Return the genes with all widths scaled alike, to the largest that meet the limits.
 
         Args:
-            genes: Of any architecture.
-            limits: On costs.
-            depth: Blocks that stay, if there are so many: of those that the genes leave out the first come
-                back.
+            genes: Genes of any architecture.
+            limits: Limits on costs.
+            depth: Number of blocks that stay, if there are so many; the first blocks that the genes leave out
+                come back.
 
         Returns:
-            None if the limits do not hold with the least units of each group.
+            None if the limits cannot be met with the least units of each group.
         """
         genes = self._deepened(genes, depth)
         low, high = self._deepest, -float(genes[: len(self._groups)].min(initial=0))

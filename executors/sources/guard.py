@@ -29,9 +29,9 @@ def limited(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -
     Only for the main thread of a process, where signals arrive.
 
     Args:
-        path: The model, for errors.
-        memory: Bytes, beyond what the process has now.
-        seconds: Seconds of processor time, beyond what it has used now.
+        path: The model named in errors.
+        memory: Bytes in addition to the process's present memory.
+        seconds: Seconds of processor time in addition to those used so far.
 
     Raises:
         MistifyError: INVALID_MODEL, either was not enough.

@@ -42,7 +42,7 @@ class Structure:
         graph: The calls of the model, nested models inlined.
         groups: Everything that can shrink, by name.
         channels: The channels of each tensor of the graph.
-        rules: Those that its layers obey.
+        rules: The rules for its layers.
     """
 
     graph: Graph
@@ -168,8 +168,7 @@ def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
     """Find the channel groups of a model. The channels of a layer that is not trainable must stay.
 
     Args:
-        model: The model.
-        rules: For its layers. Patterns that match none are ignored: the layer may be cut already.
+        rules: Patterns that match no layer are ignored: the layer may be cut already.
 
     Raises:
         UnsupportedLayerError: A layer that no handler knows or can treat, and whose call does not tell what

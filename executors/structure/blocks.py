@@ -17,11 +17,11 @@ class Block:
     """A network between two positions of another one, batch norm folded.
 
     Attributes:
-        name: The name of its file, without the ending.
-        start: The position of its input; 0 is that of the whole network's inputs.
-        span: How many positions further on its output is; at least 1.
-        model: The network. Its inputs and outputs have the names of the tensors there.
-        estimate: Its costs and what it loses; None where neither is known.
+        name: Name of its file, without the ending.
+        start: Position of its input; 0 is the whole network's inputs.
+        span: Number of positions from its input to its output; at least 1.
+        model: Its inputs and outputs have the names of the tensors at these positions.
+        estimate: Its costs and the loss that it adds; None where neither is known.
     """
 
     name: str
@@ -45,7 +45,6 @@ def blocks_of(model: keras.Model, largest: float) -> list[Block]:
     """Return the segments of a network as blocks.
 
     Args:
-        model: The network.
         largest: The share of parameters and multiply-adds up to which neighbours are joined (`segments`).
     """
     parts = segments(analyse(fold_batch_norm(model)), largest)

@@ -38,7 +38,7 @@ class Slot:
         layer: The layer's name in the graph.
         weight: Index of the weight in `layer.weights`.
         axis: Axis of the weight.
-        role: What the axis does with the channels.
+        role: The effect of the axis on the channels.
         positions: Integer array [units, positions per unit].
     """
 
@@ -126,9 +126,8 @@ class ChannelSpace:
         Args:
             node: A call of the layer.
             weight: The layer's variable.
-            axis: The axis of the variable.
-            role: What the axis does with the channels.
-            ids: The numbers of the channels along the axis [size of the axis].
+            role: The effect of the axis on the channels.
+            ids: Numbers of the channels along the axis [size of the axis].
         """
         index = next(i for i, variable in enumerate(node.layer.weights) if variable is weight)
         key = (node.name, index, axis)

@@ -14,7 +14,7 @@ def difference(before: Iterable[Any], after: Iterable[Any]) -> float:
 
     Args:
         before: The outputs of one network.
-        after: Those of the other, for the same inputs.
+        after: The outputs of the other network for the same inputs.
     """
     pairs = zip(map(np.asarray, before), map(np.asarray, after), strict=True)
     return float(np.max([np.abs(new - old).max() / max(1.0, np.abs(old).max()) for old, new in pairs]))

@@ -28,7 +28,7 @@ class Node:
         name: The layer's name, unique for each layer of the graph (calls of a shared layer share it).
         layer: The layer itself, with its weights.
         args: Positional arguments, with `TensorRef`s in place of tensors.
-        kwargs: Keyword arguments, likewise.
+        kwargs: Keyword arguments, with `TensorRef`s in place of tensors.
         inputs: Tensors read, in the order of the arguments.
         output: Tensor written.
     """
@@ -74,10 +74,8 @@ class Graph:
     """The calls of a model in the order in which they run.
 
     Attributes:
-        name: The model's name.
         shapes: Shape of each tensor, batch dimension first (None where it is free).
         dtypes: Type of each tensor.
-        nodes: The calls.
         inputs: Tensors given, with the names of the inputs.
         outputs: Tensors returned.
     """
@@ -128,8 +126,8 @@ class Graph:
         """Call the graph again, on layers made by `make_layer(name, layer)`, into a model of its own.
 
         Args:
-            make_layer: Makes a new layer, not built, from the name and layer of the graph.
-            weights: The weights of every layer, by name; layers that are absent keep their new ones.
+            make_layer: Makes a new layer, not built, from a name and a layer of the graph.
+            weights: Layer name -> weights; layers that are absent keep their new ones.
         """
         layers = {name: make_layer(name, layer) for name, layer in self.layers.items()}
         tensors: dict[int, Any] = {
@@ -174,9 +172,9 @@ def map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
     """Replace the leaves of one kind in nested arguments.
 
     Args:
-        value: Dictionaries, lists and tuples of whatever values.
+        value: Dictionaries, lists and tuples of any values.
         kind: The class of the leaves.
-        function: Makes what takes a leaf's place.
+        function: Returns the replacement of a leaf.
     """
     if isinstance(value, dict):
         return {key: map_leaves(item, kind, function) for key, item in value.items()}

@@ -12,8 +12,8 @@ def in_a_row(graphs: Sequence[Graph], name: str) -> Graph:
     """Return a graph in which each of several reads what the one before writes.
 
     Args:
-        graphs: Of different layers. Each but the first has one input, each but the last one output.
-        name: Of the new one.
+        graphs: Graphs without common layers. All but the first have one input, all but the last one output.
+        name: Name of the new graph.
     """
     first, *others = graphs
     whole = replace(first, name=name)
@@ -28,8 +28,8 @@ def beside(graphs: Sequence[Graph], name: str) -> Graph:
     """Return a graph in which several run beside each other; inputs of one name are the same.
 
     Args:
-        graphs: Of different layers.
-        name: Of the new one. Its outputs are theirs, in order.
+        graphs: Graphs without common layers.
+        name: Name of the new graph, whose outputs are theirs, in order.
     """
     first, *others = graphs
     whole = replace(first, name=name)

@@ -75,7 +75,7 @@ def check_version(version: str) -> None:
     """Check that a Keras of another version than this module is written for has all of it.
 
     Args:
-        version: The installed version, as "3.15.1".
+        version: The installed version, such as "3.15.1".
 
     Raises:
         ImportError: It has not; the message names what is missing.

@@ -26,11 +26,12 @@ class Segment:
     """Calls that run without those before and behind them.
 
     Attributes:
-        name: Of the last call.
-        graph: Its one input is the output of the segment before; those of the network, in the first one.
-            Its one output is the input of the segment behind; those of the network, in the last one.
-        params: The numbers in its weights.
-        multiply_adds: Those of one example.
+        name: Name of the last call.
+        graph: Its one input is the output of the segment before, or the network's inputs in the first
+            segment. Its one output is the input of the segment behind, or the network's outputs in the last
+            segment.
+        params: Number of weights.
+        multiply_adds: For one example.
     """
 
     name: str
@@ -46,9 +47,8 @@ def segments(structure: Structure, largest: float) -> list[Segment]:
     activations and dropout, nor ends with padding. Whatever has no weights belongs to what is before it.
 
     Args:
-        structure: Of the network.
-        largest: Neighbours are joined while they have together at most this share of the parameters, and of
-            the multiply-adds. What cannot be divided may have more.
+        largest: Neighbours are joined while together they have at most this share of the parameters, and of
+            the multiply-adds. A part that cannot be divided may have more.
 
     Returns:
         The segments in order; one where the network cannot be divided.
@@ -80,7 +80,8 @@ def divisions(graph: Graph) -> Iterator[tuple[int, set[int]]]:
     """Yield where the calls can be divided without dividing those of one layer.
 
     Yields:
-        The number of calls before, and the tensors, made by them or given, that the calls behind need.
+        The number of calls before the division, and the tensors, made by them or given, that the calls behind
+        it need.
     """
     last_call = {node.name: place for place, node in enumerate(graph.nodes)}
     last_read = {tensor: place for place, node in enumerate(graph.nodes) for tensor in node.inputs}

@@ -22,17 +22,16 @@ def answered(
     """Return inputs with a network's answers as targets.
 
     Args:
-        inputs: Name of the input -> [examples, ...].
-        outputs: Those of the network for these inputs, likewise.
-        signature: Of the network.
-        source: What errors call the inputs.
-        objectives: What outputs learn, where labelled data show it; else the activation does.
+        inputs: Input name -> [examples, ...].
+        outputs: Output name -> the network's answers [examples, ...].
+        source: Name of the inputs in errors.
+        objectives: Output name -> its objective, where labelled data show it; elsewhere the activation does.
 
     Returns:
         The inputs; as targets the most probable class, 0 or 1, or figures as they are.
 
     Raises:
-        MistifyError: INVALID_DATASET, some of them are no numbers.
+        MistifyError: INVALID_DATASET, some of the answers are no numbers.
     """
     for name, array in (*inputs.items(), *outputs.items()):
         if not np.isfinite(array).all():

@@ -43,7 +43,7 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
     """Return what changes the inputs of a model that are images [n, height, width, channels] of floats.
 
     Raises:
-        InvalidValue: There are none, they are smaller than they would be shifted, or what is said of their
+        InvalidValue: There are no images, they are smaller than they would be shifted, or labels of their
             positions would have to move with them.
     """
     if settings is None:
@@ -78,9 +78,8 @@ def suitable_augmentation(
     """Return the flips and crops that a trained network hardly minds; None if it minds each of them.
 
     Args:
-        model: The network.
         data: Examples that it was not trained on.
-        metric: By which it is scored on them.
+        metric: The metric that scores the network.
         start: Changes that are made in any case.
     """
     sides = [size for shape in _images(signature_of(model)).values() for size in shape[:2] if size]
@@ -100,10 +99,9 @@ def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augme
     network that knows hardly more than a constant answer cannot tell, nor can too few examples.
 
     Args:
-        model: The network.
-        data: Examples that it was not trained on, of which some are taken.
-        metric: By which it is scored on them.
-        changes: Of the images.
+        data: Examples that the network was not trained on, of which some are used.
+        metric: The metric that scores the network.
+        changes: The changes of the images.
     """
     if changes == Augmentation() or len(data) < _LEAST_EXAMPLES:
         return False

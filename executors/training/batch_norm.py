@@ -25,7 +25,7 @@ def quick_batch_norms(model: keras.Model) -> Iterator[None]:
     """Let a model's batch norms compute as here while a call of it is traced in the block.
 
     Args:
-        model: A flat one. Its layers are what they were after the block.
+        model: A flat model. Its layers are restored after the block.
     """
     norms = [layer for layer in model.layers if type(layer) is keras.layers.BatchNormalization]
     try:
@@ -75,9 +75,9 @@ def _in_one_kernel(
     """Return the outputs [..., channels], and the mean and the variance of each channel.
 
     Args:
-        inputs: What is normalised [..., channels].
-        scale: Of each channel [channels].
-        shift: Likewise.
+        inputs: Values to normalise [..., channels].
+        scale: [channels].
+        shift: [channels].
         epsilon: Added to variances.
         moving: The mean and the variance to normalise by; None for those of the inputs.
     """

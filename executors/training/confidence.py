@@ -32,10 +32,9 @@ def lower_bound(
     jackknife: they are computed without one group of examples after the other (Efron and Tibshirani, 1993).
 
     Args:
-        metric: Which one; of an error, the bound is above it.
-        objectives: What each output learns.
-        outputs: The network's own, [examples, ...] by name.
-        targets: [examples, ...] by name; positions of -1 are ignored.
+        metric: For an error, the bound is above the measured figure.
+        outputs: Output name -> predictions [examples, ...].
+        targets: Output name -> [examples, ...]; positions of -1 are ignored.
     """
     from scipy.stats import binomtest, t  # noqa: PLC0415 (half a second to import)
 
@@ -62,10 +61,9 @@ def assured(
     """Return whether a network can be relied on to reach each of some targets, with 90 % confidence.
 
     Args:
-        wanted: What outputs, or all of them, have to reach.
-        objectives: As in `lower_bound`.
-        outputs: Likewise.
-        targets: Likewise.
+        wanted: Targets of single outputs, or of all of them together.
+        outputs: Output name -> predictions [examples, ...].
+        targets: Output name -> [examples, ...]; positions of -1 are ignored.
     """
 
     def bound(target: Target) -> float:

@@ -37,11 +37,7 @@ _KEPT = 4
 
 
 class Evaluation:
-    """Evaluates one network as it is at each call. Its forward passes are traced once.
-
-    Attributes:
-        model: The network.
-    """
+    """Evaluates one network as it is at each call. Its forward passes are traced once."""
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
@@ -76,10 +72,10 @@ class Evaluation:
         """Return the scores on some data, and whether targets are reached on others with 90 % confidence.
 
         Args:
-            data: Examples with what is true of them.
-            metric: By which networks are compared.
-            metrics: Of outputs; others have that of their kind.
-            targets: Of goals.
+            data: Examples with true targets.
+            metric: The metric that compares networks.
+            metrics: Output name -> metric; other outputs have the metric of their kind.
+            targets: The targets of goals.
         """
         objectives, outputs = objectives_of(self.model, data), self.outputs(data.inputs)
         arguments = objectives, outputs, data.targets
@@ -110,13 +106,7 @@ class Evaluation:
 
 
 def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY) -> float:
-    """Return a metric of a network on some data.
-
-    Args:
-        model: The network.
-        data: Examples with their targets.
-        metric: The metric.
-    """
+    """Return a metric of a network on some data."""
     return Evaluation(model).score(data, metric)
 
 
@@ -124,9 +114,9 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
     """Set the statistics of every batch norm to those of the network as it is now.
 
     Args:
-        model: The network, whose statistics are changed.
+        model: A network, whose statistics are changed.
         data: Examples, of which `RECALIBRATION_EXAMPLES` are used at most.
-        seed: Where their choice starts from.
+        seed: Seed for the choice of the examples.
     """
     Evaluation(model).recalibrate(data, seed)
 
@@ -135,9 +125,8 @@ def examples_at_once(model: keras.Model, most: int, *, learning: bool = False) -
     """Return how many examples a flat model is called on at once: fewer than `most` if tensors are large.
 
     Args:
-        model: The model.
-        most: Of the examples.
-        learning: Whether gradients are computed, for which all tensors are kept.
+        most: The largest number of examples.
+        learning: Count memory for gradients, for which all tensors are kept.
     """
     return examples_of_shapes((tensor.shape for tensor in tensors(model)), most, learning=learning)
 
@@ -155,12 +144,11 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
     The inputs are in whichever type, and the model in whichever structure, they come.
 
     Args:
-        model: The model.
-        inputs: Name of the input -> [examples, ...].
+        inputs: Input name -> [examples, ...].
         training: Whether layers act as in training.
 
     Returns:
-        Name of the output -> [examples, ...].
+        Output name -> [examples, ...].
     """
     tensors_in_order = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
     outputs = model(keras.tree.pack_sequence_as(model.input, tensors_in_order), training=training)

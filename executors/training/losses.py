@@ -24,10 +24,9 @@ def check_output_loss(
     """Make sure that an output is there, and can learn by the loss of a plug-in.
 
     Args:
-        name: Of the output.
-        loss: Its name.
-        objectives: The objective of each output.
-        model: The network, which has the output.
+        name: Name of the output.
+        loss: Name of the loss.
+        objectives: Output name -> its objective.
         data: Examples, on some of which the loss is tried.
 
     Raises:

@@ -28,10 +28,8 @@ def score(
     """Return a metric as the mean over the outputs that have it; some are of all of them at once.
 
     Args:
-        metric: Which one.
-        objectives: What each output learns.
-        outputs: The network's own, [examples, ...] by name.
-        targets: [examples, ...] by name; positions of -1 are ignored.
+        outputs: Output name -> predictions [examples, ...].
+        targets: Output name -> [examples, ...]; positions of -1 are ignored.
     """
     predicted = {name: objectives[name].predictions(outputs[name]) for name in measured(metric, objectives)}
     if metric is Metric.EXACT_MATCH:
@@ -54,11 +52,10 @@ def output_scores(
     """Return the score of each output; of agreement with the source also the balanced one.
 
     Args:
-        objectives: What each output learns.
-        outputs: The network's own, [examples, ...] by name.
-        targets: [examples, ...] by name; positions of -1 are ignored.
-        chosen: As in `output_metrics`.
-        labelled: Likewise.
+        outputs: Output name -> predictions [examples, ...].
+        targets: Output name -> [examples, ...]; positions of -1 are ignored.
+        chosen: Output name -> metric; other outputs have the metric of their kind.
+        labelled: Whether the targets are true rather than the source's answers.
     """
     metrics = []
     for name, metric in output_metrics(objectives, targets, chosen, labelled=labelled).items():
@@ -81,10 +78,9 @@ def output_metrics(
     """Return the metric of each output.
 
     Args:
-        objectives: What each output learns.
-        targets: [examples, ...] by name.
-        chosen: Metrics of some outputs; others have that of their kind.
-        labelled: Whether the targets are true, and not the source's answers.
+        targets: Output name -> [examples, ...].
+        chosen: Output name -> metric; other outputs have the metric of their kind.
+        labelled: Whether the targets are true rather than the source's answers.
     """
     own = {
         name: chosen.get(name, metric_of(objective, targets[name])) for name, objective in objectives.items()
@@ -117,7 +113,7 @@ def measured(metric: Metric, objectives: Mapping[str, OutputObjective]) -> list[
     """Return the outputs that a metric can tell of.
 
     Raises:
-        InvalidValue: There is none, or the metric is that of a plug-in which cannot be used.
+        InvalidValue: There is no such output, or the metric's plug-in cannot be used.
     """
     kinds = _kinds(metric)
     names = [name for name, objective in objectives.items() if not objective.kinds.isdisjoint(kinds)]
@@ -145,7 +141,7 @@ def check_labels(metric: Metric | None) -> None:
     """Make sure that a metric is none of true answers, where there are only the source's.
 
     Raises:
-        InvalidValue: It is.
+        InvalidValue: The metric needs true answers.
     """
     if metric is not None and metric.without_labels is not metric:
         instead = metric.without_labels
@@ -159,12 +155,10 @@ def check_metric(
     """Make sure that a metric tells of some output, and is a number on each part of the data.
 
     Args:
-        metric: The metric.
-        objectives: The objective of each output.
-        parts: The parts of the data, by what they are called: "validation", "test".
+        parts: Name ("validation", "test") -> part of the data.
 
     Raises:
-        InvalidValue: It tells of no output, or it is `roc_auc` of targets that are all of one class.
+        InvalidValue: No output has this metric, or it is `roc_auc` and the targets are all of one class.
     """
     names = measured(metric, objectives)
     for part, data in parts.items():
@@ -180,13 +174,11 @@ def check_output_metric(
     """Make sure that an output is there, and has a metric on each part of the data.
 
     Args:
-        name: Of the output.
-        metric: The metric.
-        objectives: The objective of each output.
-        parts: As in `check_metric`.
+        name: Name of the output.
+        parts: Name ("validation", "test") -> part of the data.
 
     Raises:
-        InvalidValue: There is no such output, or it has not this metric.
+        InvalidValue: There is no such output, or it does not have this metric.
     """
     if name not in objectives:
         raise InvalidValue(name, *unknown_name(name, objectives))
@@ -197,9 +189,10 @@ def _counted(predicted: Array, target: Array, vectors: bool = False) -> tuple[Ar
     """Return predictions [counted] or [counted, classes] and targets [counted], without what is ignored.
 
     Args:
-        predicted: Predictions [examples, ...].
-        target: Targets [examples, ...].
-        vectors: Whether the figures along the last axis belong together; they are [counted, figures] then.
+        predicted: [examples, ...].
+        target: [examples, ...].
+        vectors: Whether the figures along the last axis belong together; predictions are then [counted,
+            figures].
     """
     if vectors and np.issubdtype(target.dtype, np.floating):
         return predicted.reshape(-1, predicted.shape[-1]), target.reshape(-1, predicted.shape[-1])

@@ -23,12 +23,12 @@ def with_mixed(
     comes from anywhere in the other example and goes anywhere, so that it is seen in several places.
 
     Args:
-        inputs: Name of the input -> [examples, ...].
-        signature: Of the model; inputs that are tokens or have channels alone stay as they are.
+        inputs: Input name -> [examples, ...].
+        signature: Inputs that are tokens or have channels alone stay as they are.
         rng: Chooses examples and boxes.
 
     Returns:
-        The inputs, those given first; no more of them where there is nothing to mix, or no room.
+        The inputs, the given ones first; no others where there is nothing to mix, or no room.
     """
     names = [tensor.name for tensor in signature.inputs if tensor.figures and len(tensor.shape) > 1]
     room = _BYTES // max(sum(array.nbytes for array in inputs.values()), 1)

@@ -37,9 +37,9 @@ class TrainingObjective(ABC):
         """Return the loss of a step.
 
         Args:
-            parts: Its rows of the arrays.
-            drawn: What is drawn for it.
-            step: Its number.
+            parts: The rows of the arrays that the step uses.
+            drawn: Values drawn at random for the step.
+            step: Number of the step.
         """
 
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor] | None:
@@ -48,7 +48,7 @@ class TrainingObjective(ABC):
         The others stay as they are: they see neither momentum nor weight decay.
 
         Args:
-            drawn: What is drawn for it.
+            drawn: Values drawn at random for the step.
 
         Returns:
             A truth value [] for each weight.
@@ -61,8 +61,7 @@ class SupervisedObjective(TrainingObjective):
 
     Args:
         model: The network that learns.
-        setup: Data and settings.
-        seed: Where the changes of the images start from.
+        seed: Seed for the changes of the images.
     """
 
     def __init__(self, model: keras.Model, setup: TrainingSetup, seed: int) -> None:

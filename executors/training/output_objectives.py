@@ -45,10 +45,10 @@ class OutputObjective(ABC):
     """The objective of one output: its loss, in TensorFlow, and its predictions, in NumPy.
 
     Attributes:
-        activation: What the output has been through.
-        weights: How much each class counts in the loss; None for all alike.
+        activation: The activation behind the output.
+        weights: Weight of each class in the loss; None for equal ones.
         plugged_in: The loss of a plug-in, in place of the usual one.
-        kinds: Of the output, as plug-ins call them.
+        kinds: The kinds of the output, by the names that plug-ins use.
     """
 
     kinds: ClassVar[frozenset[OutputKind]]
@@ -70,10 +70,10 @@ class OutputObjective(ABC):
         """Return the mean distance of a batch from the teacher's predictions, of the output's shape.
 
         Args:
-            output: The network's [batch, ...].
-            target: The targets of the batch, which say what is ignored.
+            output: The network's output [batch, ...].
+            target: Targets of the batch, which say what is ignored.
             teacher: The teacher's predictions, of the output's shape.
-            temperature: Softens both, where they are probabilities of classes.
+            temperature: Softens output and teacher where they are probabilities of classes.
         """
 
     @abstractmethod
@@ -103,11 +103,11 @@ class OutputObjective(ABC):
         """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any.
 
         Args:
-            output: The network's [batch, ...].
-            target: The targets of the batch.
+            output: The network's output [batch, ...].
+            target: Targets of the batch.
             teacher: The teacher's predictions, of the output's shape; None without a teacher.
             share: Part of the loss that comes from the teacher, 0 to 1.
-            temperature: Softens both, where they are probabilities of classes.
+            temperature: Softens output and teacher where they are probabilities of classes.
         """
         output = tf.cast(output, tf.float32)
         loss = self.loss(output, target)
@@ -220,7 +220,7 @@ def objective_of(output: Output, target: Array) -> OutputObjective:
     """Return what an output learns from its targets [examples, ...].
 
     Raises:
-        InvalidValue: Targets of this shape and type are none for the output.
+        InvalidValue: Targets of this shape and type do not fit the output.
     """
     whole = np.issubdtype(target.dtype, np.integer)
     shape = target.shape[1:]
@@ -239,9 +239,8 @@ def objectives_of(
     """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`.
 
     Args:
-        model: Its outputs are named as the data's targets.
+        model: A model whose outputs have the names of the data's targets.
         data: Training data.
-        settings: Of the data.
     """
     return objectives_for(signature_of(model), data, settings)
 
@@ -252,14 +251,13 @@ def objectives_for(
     """Return the objective of each output on data that were checked against it, by name.
 
     Args:
-        signature: Its outputs are named as the data's targets.
+        signature: A signature whose outputs have the names of the data's targets.
         data: Training data.
-        settings: Say how much each class counts: given, or "balanced", as many examples as it has of the
-            class would count in a balanced set: `n / (classes * n_of_class)`; and which outputs have the
-            loss of a plug-in.
+        settings: The weight of each class, either given or "balanced": `n / (classes * n_of_class)`; and the
+            losses of plug-ins for outputs.
 
     Raises:
-        InvalidValue: As many weights as an output has classes were expected.
+        InvalidValue: An output has another number of classes than weights are given.
     """
     settings = settings or DataSettings()
     weights, objectives = settings.class_weights, dict[str, OutputObjective]()
@@ -296,12 +294,11 @@ def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | 
     """Make sure that classes that are to count alike are there.
 
     Args:
-        signature: The model's.
         data: Training data.
         weights: "balanced" where all classes are to count alike.
 
     Raises:
-        InvalidValue: There is no example of one of them.
+        InvalidValue: A class has no example.
     """
     empty = empty_classes(signature, data) if weights == "balanced" else []
     if empty:
@@ -324,8 +321,7 @@ def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
     """Return labelled examples and others of which nobody knows the targets.
 
     Args:
-        data: Labelled.
-        inputs: Name of the input -> [examples, ...].
+        inputs: Input name -> [examples, ...].
 
     Raises:
         MistifyError: INVALID_DATASET, the inputs are of another shape than the labelled ones.

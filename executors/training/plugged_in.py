@@ -52,7 +52,7 @@ class OutputMetric(_OfKinds):
     in which any of the examples may be missing.
 
     Attributes:
-        kinds: The outputs that it suits.
+        kinds: The kinds of outputs that it suits.
     """
 
     @abstractmethod
@@ -62,8 +62,7 @@ class OutputMetric(_OfKinds):
         Args:
             predictions: Probabilities [counted, classes] or [counted], figures [counted], or vectors
                 [counted, figures].
-            targets: Classes, 0 or 1, or figures, [counted], or vectors; nothing that is ignored is among
-                them.
+            targets: Classes, 0 or 1, or figures [counted], or vectors; ignored positions are left out.
         """
 
 
@@ -74,7 +73,7 @@ class OutputLoss(_OfKinds):
     if LiteRT has these operations, and their gradients.
 
     Attributes:
-        kinds: The outputs that it suits.
+        kinds: The kinds of outputs that it suits.
     """
 
     @abstractmethod
@@ -85,7 +84,7 @@ class OutputLoss(_OfKinds):
             predictions: Probabilities [n, ..., classes] or [n, ...], or figures [n, ...].
             targets: Classes [n, ...], or of the shape of the predictions 0 or 1, or figures, all in float32
                 but for classes; where they are ignored, any of these.
-            counts: How much each target counts, of the targets' shape: the weight of its class, which is 1 by
+            counts: Weight of each target, of the targets' shape: the weight of its class, which is 1 by
                 default, and 0 where it is ignored.
         """
 

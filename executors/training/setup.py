@@ -17,15 +17,14 @@ class TrainingSetup:
 
     Attributes:
         train: Training data.
-        validation: Examples that are never trained on, by which everything is chosen.
-        teacher: The teacher's predictions for the training data, name of the output -> [examples, ...];
-            None to learn from the targets alone.
-        params: Settings of training.
-        settings: How the data are trained on and measured with.
-        mirrored: The same for images mirrored left to right, where images of a step are flipped; None to
-            learn what the teacher says of them as they are.
-        tutor: A network whose predictions for the changed images of a step are learned, in place of the
-            teacher's for the images as they are; None for the latter.
+        validation: Examples for all choices, which are never trained on.
+        teacher: Output name -> the teacher's predictions for the training data [examples, ...]; None to learn
+            from the targets alone.
+        settings: Settings of the data.
+        mirrored: The teacher's predictions for images mirrored left to right, where the images of a step are
+            flipped; None to learn its predictions for the images as they are.
+        tutor: A network whose predictions for the changed images of a step are learned; None to learn the
+            teacher's for the images as they are.
     """
 
     train: Dataset

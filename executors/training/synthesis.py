@@ -93,16 +93,14 @@ def generated(
     tokens at random.
 
     Args:
-        model: The network.
-        count: How many examples.
-        seed: Where the randomness starts from.
-        to_train: Whether several times as many are mixed from those, so that a network cannot learn them by
-            heart.
-        objectives: What outputs learn, where labelled data tell.
-        on_step: Called about every second.
+        count: Number of examples.
+        seed: Seed for everything random.
+        to_train: Mix several times as many from those, so that a network cannot learn them by heart.
+        objectives: Output name -> its objective, where labelled data show it.
+        on_step: Called about once a second.
 
     Raises:
-        MistifyError: INVALID_DATASET, some of them are no numbers.
+        MistifyError: INVALID_DATASET, some of the answers are no numbers.
     """
     rng = np.random.default_rng(seed)
     inputs = _Dream(model, count, rng).inputs(on_step)
@@ -117,12 +115,11 @@ class _Dream:
     """Inputs in the making, for one network: noise, where nothing tells what it expects.
 
     Args:
-        model: The network.
-        count: How many inputs.
+        count: Number of inputs.
         rng: Chooses noise, tokens and classes.
 
     Attributes:
-        at_once: How many are made at once: fewer where the network is large.
+        at_once: Number of inputs that are made at once: fewer where the network is large.
     """
 
     def __init__(self, model: keras.Model, count: int, rng: np.random.Generator) -> None:
@@ -241,8 +238,8 @@ class _Dream:
         """Return how unlike the inputs are to what the batch norms know, and how unevenly of the classes.
 
         Args:
-            inputs: Name of the input -> [examples, ...].
-            wanted: Name of the output -> 1 for the class that an example shall be of [examples, classes].
+            inputs: Input name -> [examples, ...].
+            wanted: Output name -> 1 for the class that an example should have [examples, classes].
         """
         named = call(self._watched, inputs, training=False)
         seen = list(named.values())
@@ -267,7 +264,7 @@ def lacking_classes(probabilities: Floats) -> Floats:
     it has stay.
 
     Args:
-        probabilities: Of the classes [examples, classes].
+        probabilities: [examples, classes].
     """
     count, classes = probabilities.shape
     least, wanted = floor(_LEAST_SHARE * count / classes), np.zeros_like(probabilities)
@@ -287,8 +284,7 @@ class _Descent:
     """Steps of Adam down a loss.
 
     Args:
-        variables: What the steps change.
-        loss: Of the tensors that a step is given.
+        loss: Returns the loss of the tensors that a step is given.
     """
 
     def __init__(self, variables: list[tf.Variable], loss: Callable[[Tensors], tf.Tensor]) -> None:

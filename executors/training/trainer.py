@@ -38,10 +38,10 @@ class Memory:
     """A trainer's knowledge of a network besides its weights.
 
     Attributes:
-        optimizer: The name of the optimizer, which stays the same: another one has other moments.
-        steps: Updates so far.
-        arrays: The optimizer's moments: kind -> name of the weight -> array of its shape.
-        loss: The mean loss of the last call of `train`; None before the first.
+        optimizer: Name of the optimizer, which stays the same: another one has other moments.
+        steps: Number of updates so far.
+        arrays: The optimizer's moments: kind -> weight name -> array of the weight's shape.
+        loss: Mean loss of the last call of `train`; None before the first.
     """
 
     optimizer: str
@@ -88,20 +88,17 @@ class Trainer:
     and in small networks to run, than the network itself.
 
     Args:
-        model: The network, changed in place.
-        setup: Data and settings.
-        seed: Where the order of the examples starts from.
+        model: A network, changed in place.
+        seed: Seed for the order of the examples.
         penalty: Added to the loss at every step; reads variables only.
-        after_step: Run after every update, in the same graph.
-        memory: What an earlier trainer knew of these weights, to go on with.
+        after_step: Runs after every update, in the same graph.
+        memory: The state that an earlier trainer had for these weights, to go on with.
         objective: None for a `SupervisedObjective`.
 
     Attributes:
-        model: The network.
-        evaluation: Evaluates it.
         usual_rate: The highest learning rate by the settings, or else one that suits the optimizer.
-        learning_rate: The highest; may be changed between two calls.
-        loss: The mean loss of the last call of `train`, also of an earlier trainer; None before the first.
+        learning_rate: The highest learning rate; may be changed between two calls.
+        loss: Mean loss of the last call of `train`, also of an earlier trainer; None before the first.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ class Vector:
     """Joins tensors of the shapes of a network's weights, and takes them apart again.
 
     Args:
-        weights: The network's, which give order and shapes.
+        weights: The network's weights, which give order and shapes.
     """
 
     def __init__(self, weights: Sequence[keras.Variable]) -> None:

@@ -21,11 +21,11 @@ class Waves:
     al., Feature Visualization, 2017).
 
     Args:
-        shape: Of an input.
+        shape: Shape of an input.
 
     Attributes:
         variables: The logarithm of the scale, and the mean of each channel as a multiple of the scale. They
-            may be trained.
+            can be trained.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -43,9 +43,9 @@ class Waves:
         """Let the sums be of some kind.
 
         Args:
-            fall: How fast the strength falls; 0 for white noise.
-            scale: The deviation of the sums, if amplitudes are of unit variance.
-            mean: Of all channels, as a multiple of the scale.
+            fall: Decay of the strength with frequency; 0 for white noise.
+            scale: Standard deviation of the sums if amplitudes have unit variance.
+            mean: Mean of all channels, as a multiple of the scale.
         """
         log_scale, means = self.variables
         self._fall.assign(fall)

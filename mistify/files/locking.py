@@ -28,8 +28,8 @@ def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
     """Lock an open file or directory until it is closed, and return True; return False where it is held.
 
     Args:
-        file: or its descriptor.
-        shared: let others have a shared lock at the same time.
+        file: An open file, or its descriptor.
+        shared: Let others hold a shared lock at the same time.
     """
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

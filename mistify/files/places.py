@@ -20,7 +20,7 @@ def temporary_file() -> IO[bytes]:
     """Open a file without a name, which may be large: in the user's caches, as `/tmp` may lie in memory.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: It cannot be made.
     """
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)

@@ -19,10 +19,10 @@ def application(
     """Return an architecture of `keras.applications` with its classifier.
 
     Args:
-        name: One of the functions of `keras.applications`, such as `MobileNetV2`.
-        classes: The classes that it tells apart; None for a thousand.
-        size: Height and width of the images; None for the architecture's own.
-        weights: A file that `save_weights` has written; None for random ones, always the same.
+        name: A function of `keras.applications`, such as `MobileNetV2`.
+        classes: Number of classes that it tells apart; None for a thousand.
+        size: Height and width of the images in pixels; None for the architecture's own.
+        weights: A file written by `save_weights`; None for random weights, always the same.
 
     Raises:
         MistifyError: INVALID_MODEL: the size is too small, or the weights are those of another model.

@@ -17,8 +17,8 @@ def with_preset(path: Path, error: MistifyError) -> MistifyError:
     """Return the error of a file that cannot be ported; of a keras_hub model it says what can be.
 
     Args:
-        path: The file, or directory, which was inspected.
-        error: Why it cannot be ported.
+        path: The file or directory, which was inspected.
+        error: The reason why it cannot be ported.
     """
     if not _has_hub_classes(path):
         return error

@@ -39,8 +39,8 @@ def load_keras(path: Path, sequence: int | None = None, classes: int | None = No
 
     Args:
         path: `.keras`, `.h5` or `.hdf5`, a SavedModel of tf_keras, or a preset of keras_hub.
-        sequence: Tokens of a text, for presets.
-        classes: Classes of the classifier that a preset gets.
+        sequence: Number of tokens of a text, for presets.
+        classes: Number of classes of the classifier that a preset gets.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
@@ -70,10 +70,10 @@ def load_application(
     """Return an architecture of `keras.applications` as a flat functional model; see `application`.
 
     Args:
-        name: One of the functions of `keras.applications`.
-        classes: The classes that it tells apart; None for a thousand.
+        name: A function of `keras.applications`.
+        classes: Number of classes that it tells apart; None for a thousand.
         size: Height and width of the images, in pixels; None for the architecture's own.
-        weights: A file of its weights; None for random ones.
+        weights: A file written by `save_weights`; None for random weights.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.

@@ -21,9 +21,9 @@ def load_preset(path: Path, sequence: int | None = None, classes: int | None = N
     [batch, sequence].
 
     Args:
-        path: The directory.
-        sequence: Tokens of a text; None for 128.
-        classes: The classes of a text classifier.
+        path: The directory of the preset.
+        sequence: Number of tokens of a text; None for 128.
+        classes: Number of classes of a text classifier.
 
     Raises:
         MistifyError: INVALID_MODEL: keras_hub is not installed or cannot load it.

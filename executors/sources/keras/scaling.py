@@ -17,7 +17,7 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
     """Return a flat model with a `Rescaling` behind each input of figures; itself where nothing is scaled.
 
     Raises:
-        InvalidValue: It has no such input, or not as many channels as there are values.
+        InvalidValue: There is no input of figures, or one has not as many channels as there are values.
     """
     if scaling is None:
         return model

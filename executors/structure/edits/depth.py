@@ -18,7 +18,7 @@ class ResidualBlock:
     """Calls whose result is added to the tensor that they start from, and serves nothing else.
 
     Attributes:
-        name: Of the call that adds.
+        name: Name of the call that adds.
         output: The sum.
         skip: The tensor that goes round the block.
         layers: The block's layers, the one that adds last.

@@ -38,8 +38,7 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
     Inputs, outputs, weights and groups are as before. `narrow` makes its model.
 
     Args:
-        structure: The network's.
-        share: Of the height and the width at which the network looks now, below 1.
+        share: The new height and width, as a share of the present ones; below 1.
 
     Returns:
         None where that cannot be: there are no images, or several; they have no fixed size, or are no floats;
@@ -124,10 +123,10 @@ def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Sha
     What was free, as the number of examples is, has to be free still.
 
     Args:
-        node: The call as it was.
-        smaller: As it is with smaller images.
-        before: Shapes of the tensors as they were.
-        after: As they are.
+        node: The present call.
+        smaller: The same call with smaller images.
+        before: Present shapes of the tensors.
+        after: Shapes of the tensors with smaller images.
     """
     was, now = before[node.output], after[smaller.output]
     if was[-1:] != now[-1:] or any(side is not None and side < 1 for side in now):

@@ -18,11 +18,10 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
     weights, such as masks.
 
     Args:
-        structure: Of the model.
-        most: Multiply-adds.
+        most: Multiply-adds of one example.
 
     Returns:
-        The names of the layers in the graph, none where the first of them is beyond that.
+        Names of the layers in the graph; none where the first of them is beyond that.
     """
     graph = structure.graph
     costs = {layer.output: layer.multiply_adds for layer in structure.network().layers}

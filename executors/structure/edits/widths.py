@@ -45,8 +45,8 @@ def narrow_arrays(
     Those of layers that the structure does not have are left out.
 
     Args:
-        structure: The network's.
-        keep: The units that stay of each group.
+        structure: The structure of the network before the cut.
+        keep: The units that stay in each group.
         arrays: Arrays by the names of the weights (`trainable_weights`).
     """
     places = {
@@ -100,9 +100,8 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     shares its weights out among the copies, in unequal parts.
 
     Args:
-        structure: The model's.
-        factor: How many times as wide it becomes, 1 at least.
-        seed: Where the new units, and the shares of copies, start from.
+        factor: At least 1.
+        seed: Seed for the new units, and the shares of copies.
 
     Raises:
         ValueError: A factor below 1.
@@ -204,10 +203,8 @@ def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Ge
     """Change the kernels that make some units at random, half of it being what it was, at the same scale.
 
     Args:
-        weights: Of the wider model, changed in place.
-        slots: Of the units' group in it.
-        units: The indices of the units.
-        rng: Makes the changes.
+        weights: The weights of the wider model, changed in place.
+        slots: Slots of the units' group in the wider model.
     """
     for slot in slots:
         kernel = weights[slot.layer][slot.weight]

@@ -23,8 +23,9 @@ class Window:
 
     Attributes:
         size: Positions along each axis between the batch and the channels; empty for one position.
-        strides: From one to the next along each axis.
-        dilation: Between two of its positions along each axis.
+        strides: Distance between neighbouring positions of the output along each axis, in positions of the
+            input.
+        dilation: Distance between neighbouring positions of the kernel along each axis.
         padding: `same`, `valid` or `causal`.
     """
 
@@ -39,12 +40,11 @@ class Product:
     """A kernel that sums over the channels of an input as they are.
 
     Attributes:
-        input: Which of the tensors that the call reads.
-        kernel: The weight.
-        axis: Its axis along which the input's channels stand.
-        bias: What is added, of the kernel's last axes; None where there is none.
-        window: What the kernel sums over, if it is all that makes the output; None otherwise.
-        spread: Output positions among which an input position divides its kernel.
+        input: Index of the tensor among those that the call reads.
+        axis: The weight's axis along which the input's channels stand.
+        bias: The bias of the kernel's last axes; None where there is none.
+        window: The positions that the kernel sums over, if nothing else makes the output; None otherwise.
+        spread: Number of output positions among which an input position divides its kernel.
     """
 
     input: int
@@ -61,8 +61,8 @@ class Product:
         on average (but for padded borders).
 
         Args:
-            constant: The constant [*positions, *outputs].
-            rank: The number of axes of the outputs, as of a bias.
+            constant: [*positions, *outputs].
+            rank: Number of axes of the outputs, as of a bias.
         """
         return np.asarray(constant.sum(axis=tuple(range(constant.ndim - rank))) / self.spread)
 
@@ -74,8 +74,8 @@ class LayerHandler(ABC):
 
     Attributes:
         in_place: Whether the output takes no memory of its own in a packaged network.
-        averages_channels: Whether what becomes of a channel depends on the mean over all of them.
-        least_channels: With fewer, its output says nothing of its input.
+        averages_channels: Whether a channel's output depends on the mean over all channels.
+        least_channels: With fewer, the output carries no information about the input.
     """
 
     in_place = False
@@ -87,10 +87,10 @@ class LayerHandler(ABC):
         """Tie and bind the channels of one call.
 
         Args:
-            node: The call, of a layer that is built.
+            node: A call of a built layer.
             inputs: For each tensor read, the numbers of its channels [C_in].
             output: Shape of the tensor written.
-            space: Where channels are made, tied and bound to weights.
+            space: Makes and ties channels, and binds them to weights.
 
         Returns:
             The numbers of the output's channels [C_out].
@@ -107,9 +107,9 @@ class LayerHandler(ABC):
         """Return the layer's config once its weights have these shapes and its output `channels` channels.
 
         Args:
-            layer: The layer as it is.
+            layer: The present layer.
             weights: The new shapes of its weights.
-            channels: The new channels of its output.
+            channels: Number of channels of the new output.
         """
         return dict(layer.get_config())
 
@@ -119,7 +119,6 @@ class LayerHandler(ABC):
         """Return the multiply-adds of one call at batch 1; only products of weights and channels count.
 
         Args:
-            node: The call.
             weights: Shapes of the layer's weights.
             inputs: Shapes of the tensors read, batch dimension first.
             output: Shape of the tensor written.
@@ -132,7 +131,6 @@ class LayerHandler(ABC):
         """Return what one call does in LiteRT at batch 1: by default a pass over its output, or nothing.
 
         Args:
-            node: The call.
             weights: Shapes of the layer's weights.
             inputs: Shapes of the tensors read, batch dimension first.
             output: Shape of the tensor written.
@@ -182,9 +180,9 @@ def over(kind: OperatorKind, shape: Shape, times: int = 1) -> Operation:
     """Return a pass over the elements of a tensor.
 
     Args:
-        kind: What is done with each element.
-        shape: The tensor's, batch dimension first.
-        times: Passes.
+        kind: The operation on each element.
+        shape: Shape of the tensor, batch dimension first.
+        times: Number of passes.
     """
     return elementwise(kind, positions(shape), shape[-1] or 1, times)
 

@@ -30,10 +30,8 @@ def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
     """Bind what follows every kernel: a bias along the channels, an activation that may mix them.
 
     Args:
-        node: The call.
-        channels: The numbers of the output's channels [C_out].
-        space: Where they are bound.
-        role: What the bias does with them.
+        channels: Numbers of the output's channels [C_out].
+        role: The effect of the bias on the channels.
     """
     if node.layer.use_bias:
         space.bind(node, node.layer.bias, 0, role, channels)

@@ -17,9 +17,10 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
     The layers are the same, with their weights.
 
     Args:
-        name: What errors call the layer.
-        layer: The layer, built.
-        arguments: Of the call, as Keras keeps them; its tensors are the inputs of the model, in order.
+        name: The layer's name in errors.
+        layer: A built layer.
+        arguments: Arguments of the call, as Keras keeps them; its tensors become the inputs of the model, in
+            order.
 
     Raises:
         UnsupportedLayerError: The layer has weights of its own, reads those of other layers, does something
@@ -50,7 +51,8 @@ def subclassed(model: keras.Model) -> keras.Model:
     """Return a subclassed model of one input as a functional model of the layers that its call is made of.
 
     Raises:
-        UnsupportedLayerError: As `expanded`; the model was never built, or on several inputs.
+        UnsupportedLayerError: The call cannot be expanded (see `expanded`); the model was never built, or on
+            several inputs.
     """
     tensors = getattr(model, "inputs", None)
     shapes = [tensor.shape for tensor in tensors or ()] or _built_shapes(model)

@@ -24,11 +24,12 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
     """Read a model, with nested models and composite layers inlined.
 
     Args:
-        model: The model, built.
-        is_leaf: Whether a layer that is no model is kept as it is, or replaced by the calls it is made of.
+        model: A built model.
+        is_leaf: Whether a layer that is no model is kept as it is rather than replaced by the calls it is
+            made of.
 
     Raises:
-        UnsupportedLayerError: What a composite layer or a subclassed model is made of cannot be found out.
+        UnsupportedLayerError: The parts of a composite layer or a subclassed model cannot be found out.
         TypeError: A layer with several outputs, or a model that was never built.
     """
     reader = _Reader(is_leaf)
