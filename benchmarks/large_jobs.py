@@ -112,7 +112,7 @@ def configs(count: int, name: str) -> str:
     return json.dumps(goals)
 
 
-class Stopwatch:
+class CallTimer:
     """Times calls while another caller asks for a small job over and over."""
 
     def __init__(self, server: Server, small_job: str) -> None:
@@ -174,23 +174,23 @@ def measure(options: Namespace) -> Figures:
         small = client.submit(configs(1, "small"), "small").id
         client.cancel(small)
         client.plan(configs(1, "warm"))  # cancelling has ended the worker
-        watch, empty = Stopwatch(server, small), server.disk_mb()
+        timer, empty = CallTimer(server, small), server.disk_mb()
         text = configs(count, "goal")
-        submit = watch.time("submit", lambda: client.submit(text, "large"))
+        submit = timer.time("submit", lambda: client.submit(text, "large"))
         job = client.submit(text, "large").id
-        listed = watch.time("jobs", lambda: list(client.jobs()), _LISTED)
-        watch.time("watch", lambda: _watch(client, job))
-        watch.time("read the job", lambda: client.job(job))
+        listed = timer.time("jobs", lambda: list(client.jobs()), _LISTED)
+        timer.time("watch", lambda: _watch(client, job))
+        timer.time("read the job", lambda: client.job(job))
         memory = server.memory_mb()
-        watch.time("read it again", lambda: _read(client, job), _READ)
+        timer.time("read it again", lambda: _read(client, job), _READ)
         growth = server.memory_mb() - memory
-        add = watch.time("add", lambda: client.add_goals(job, more))
-        cancel = watch.time("cancel", lambda: client.cancel(job))
-        again = watch.time("cancel again", lambda: client.cancel(job))
+        add = timer.time("add", lambda: client.add_goals(job, more))
+        cancel = timer.time("cancel", lambda: client.cancel(job))
+        again = timer.time("cancel again", lambda: client.cancel(job))
         full = server.disk_mb()
-        remove = watch.time("remove", lambda: client.remove(job))
+        remove = timer.time("remove", lambda: client.remove(job))
         left = server.disk_mb()
-    Console().print(watch.table)
+    Console().print(timer.table)
     Console().print(f"database: {empty:.1f} MB, with the job {full:.1f} MB, without it {left:.1f} MB")
     return {
         "submit_s": submit,
@@ -199,7 +199,7 @@ def measure(options: Namespace) -> Figures:
         "cancel_s": cancel,
         "cancel_again_s": again,
         "remove_s": remove,
-        "other_caller_s": watch.longest_other,
+        "other_caller_s": timer.longest_other,
         "memory_growth_mb": growth,
         "disk_mb": full,
         "disk_left": max(0.0, left - empty) / (full - empty),

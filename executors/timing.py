@@ -1,4 +1,4 @@
-"""Timesheets: seconds by activity."""
+"""Seconds by activity."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,16 +6,16 @@ from contextvars import ContextVar
 from time import perf_counter
 
 
-class Timesheet:
-    """Seconds by activity; each second is booked once, to the innermost activity."""
+class Timings:
+    """Seconds by activity; each second counts once, for the innermost activity."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._inner: list[float] = []
 
     @contextmanager
-    def booking(self, activity: str) -> Iterator[None]:
-        """Book the time of the block, less what activities inside it have booked."""
+    def measuring(self, activity: str) -> Iterator[None]:
+        """Add the time of the block to an activity, less the time of activities inside it."""
         start = perf_counter()
         self._inner.append(0.0)
         try:
@@ -28,22 +28,22 @@ class Timesheet:
                 self._inner[-1] += taken
 
 
-_current: ContextVar[Timesheet] = ContextVar("timesheet", default=Timesheet())  # noqa: B039
+_current: ContextVar[Timings] = ContextVar("timings", default=Timings())  # noqa: B039
 
 
 @contextmanager
-def timesheet() -> Iterator[Timesheet]:
-    """Keep a timesheet of its own for everything that the block does."""
-    sheet = Timesheet()
-    token = _current.set(sheet)
+def collect_timings() -> Iterator[Timings]:
+    """Collect the timings of everything that the block does, apart from those around it."""
+    timings = Timings()
+    token = _current.set(timings)
     try:
-        yield sheet
+        yield timings
     finally:
         _current.reset(token)
 
 
 @contextmanager
 def activity(name: str) -> Iterator[None]:
-    """Book the time of the block to an activity, on the current timesheet."""
-    with _current.get().booking(name):
+    """Add the time of the block to an activity, in the current timings."""
+    with _current.get().measuring(name):
         yield

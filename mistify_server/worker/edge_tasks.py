@@ -17,7 +17,7 @@ from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchRe
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
 from mistify_server.worker.adaptation.branches import adapt_branches
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
-from mistify_server.worker.adaptation.latency import Stopwatch, stopwatch
+from mistify_server.worker.adaptation.latency import LatencyMeter, latency_meter
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import expanded
 from mistify_server.worker.adaptation.stored import CostReader, cost_reader
@@ -156,7 +156,7 @@ class EdgeRunner:
             self._checkpoints.shared(task.teacher),
             assignment,
             targets,
-            measure=_stopwatch(task, assignment),
+            measure=_latency_meter(task, assignment),
             read=_cost_reader(task, assignment),
         )
 
@@ -174,7 +174,7 @@ class EdgeRunner:
             params,
             targets,
             reporter(self._on_progress, task.data.validation_metric, task.budget),
-            measure=_stopwatch(task, assignment),
+            measure=_latency_meter(task, assignment),
             read=_cost_reader(task, assignment),
         )
 
@@ -186,9 +186,9 @@ def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExe
     return executor_class(task.algorithm)(params)
 
 
-def _stopwatch(task: AdaptTask | BranchTask, assignment: Assignment) -> Stopwatch:
+def _latency_meter(task: AdaptTask | BranchTask, assignment: Assignment) -> LatencyMeter:
     """Return what measures networks as the goals' packages will run."""
-    return stopwatch(task.quantizations, assignment.setup.train, threads_of(task.budget))
+    return latency_meter(task.quantizations, assignment.setup.train, threads_of(task.budget))
 
 
 def _cost_reader(task: AdaptTask | BranchTask, assignment: Assignment) -> CostReader:

@@ -9,7 +9,7 @@ from executors.custom_layers import import_layers
 from executors.data import Dataset
 from executors.params import Params
 from executors.structure import analyse
-from executors.timing import activity, timesheet
+from executors.timing import activity, collect_timings
 from executors.training.evaluation import evaluate
 from executors.training.plugged_in import code_from
 from mistify.jobs.job import ProgressUpdate
@@ -85,9 +85,9 @@ class TaskRunner:
             MistifyError: The user's model, data or settings cannot be used, or a package failed its checks.
             FloatingPointError: Training diverged.
         """
-        with timesheet() as sheet, activity("other"), code_from(task.data.settings.code):
+        with collect_timings() as timings, activity("other"), code_from(task.data.settings.code):
             result = self._graphs.run(task) if self._graphs.takes(task) else self._run(task)
-        return result.model_copy(update={"spent": sheet.seconds})
+        return result.model_copy(update={"spent": timings.seconds})
 
     def _run(self, task: Task) -> Done:
         done: Done

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import large_jobs
-from benchmarks.large_jobs import Stopwatch
+from benchmarks.large_jobs import CallTimer
 
 
 @pytest.fixture
@@ -32,29 +32,29 @@ def asked(monkeypatch):
     return events
 
 
-def stopwatch(job):
+def call_timer(job):
     server = SimpleNamespace(address="", processor_seconds=lambda: 0.0, memory_mb=lambda: 1.0)
-    return Stopwatch(server, job)
+    return CallTimer(server, job)
 
 
 def test_the_other_caller_is_connected_before_a_call_and_asks_after_it_began(asked):
-    watch = stopwatch("small")
+    timer = call_timer("small")
 
-    watch.time("nothing", lambda: asked.append("call"))
+    timer.time("nothing", lambda: asked.append("call"))
 
     assert asked[:2] == ["connected", "small"]
     assert "small" in asked[asked.index("call") :]
     assert asked[-1] == "closed"
-    assert watch.longest_other > 0
+    assert timer.longest_other > 0
 
 
 def test_an_error_of_the_other_caller_fails_the_measurement(asked):
     with pytest.raises(ConnectionError):
-        stopwatch("refused").time("nothing", lambda: None)
+        call_timer("refused").time("nothing", lambda: None)
 
 
 def test_an_error_of_the_call_ends_the_other_caller(asked):
     with pytest.raises(ZeroDivisionError):
-        stopwatch("small").time("nothing", lambda: 1 / 0)
+        call_timer("small").time("nothing", lambda: 1 / 0)
 
     assert asked[-1] == "closed"

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from executors.timing import Timesheet, activity, timesheet
+from executors.timing import Timings, activity, collect_timings
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def test_each_second_is_booked_to_the_innermost_activity(work: Callable[[float], None]) -> None:
-    with timesheet() as sheet:
+    with collect_timings() as timings:
         work(32.0)
         with activity("outer"):
             work(1.0)
@@ -30,15 +30,15 @@ def test_each_second_is_booked_to_the_innermost_activity(work: Callable[[float],
             with activity("inner"):
                 work(16.0)
         work(32.0)
-    assert sheet.seconds == {"outer": 9.0, "inner": 18.0, "innermost": 4.0}
+    assert timings.seconds == {"outer": 9.0, "inner": 18.0, "innermost": 4.0}
 
 
 def test_an_activity_within_itself_counts_once(work: Callable[[float], None]) -> None:
-    with timesheet() as sheet, activity("training"):
+    with collect_timings() as timings, activity("training"):
         work(1.0)
         with activity("training"):
             work(2.0)
-    assert sheet.seconds == {"training": 3.0}
+    assert timings.seconds == {"training": 3.0}
 
 
 def test_an_activity_that_fails_is_booked_and_ended(work: Callable[[float], None]) -> None:
@@ -49,36 +49,36 @@ def test_an_activity_that_fails_is_booked_and_ended(work: Callable[[float], None
             work(2.0)
             raise ValueError("odd")
 
-    with timesheet() as sheet, activity("outer"):
+    with collect_timings() as timings, activity("outer"):
         with pytest.raises(ValueError, match="odd"):
             fail()
         work(4.0)
-    assert sheet.seconds == {"outer": 4.0, "failing": 1.0, "inner": 2.0}
+    assert timings.seconds == {"outer": 4.0, "failing": 1.0, "inner": 2.0}
 
 
-def test_every_call_of_a_function_is_booked(work: Callable[[float], None]) -> None:
+def test_every_call_of_a_function_is_counted(work: Callable[[float], None]) -> None:
     saving = activity("saving")(work)
     for _ in range(2):
-        with timesheet() as sheet:
+        with collect_timings() as timings:
             saving(2.0)
             saving(3.0)
-        assert sheet.seconds == {"saving": 5.0}
+        assert timings.seconds == {"saving": 5.0}
 
 
-def test_timesheets_have_nothing_in_common(work: Callable[[float], None]) -> None:
-    second: list[Timesheet] = []
+def test_timings_have_nothing_in_common(work: Callable[[float], None]) -> None:
+    second: list[Timings] = []
 
     def fail() -> None:
-        with timesheet() as sheet, activity("b"):
-            second.append(sheet)
+        with collect_timings() as timings, activity("b"):
+            second.append(timings)
             work(2.0)
             raise ValueError("odd")
 
-    with timesheet() as first, activity("a"):
+    with collect_timings() as first, activity("a"):
         work(1.0)
         with pytest.raises(ValueError, match="odd"):
             fail()
         with activity("c"):
             work(4.0)
     assert first.seconds == {"a": 3.0, "c": 4.0}
-    assert [sheet.seconds for sheet in second] == [{"b": 2.0}]
+    assert [timings.seconds for timings in second] == [{"b": 2.0}]

@@ -19,9 +19,9 @@ from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.worker.adaptation.latency import (
+    LatencyMeter,
     LatencyReading,
     Profiles,
-    Stopwatch,
     aimed,
     corrected,
     deviation_at,
@@ -64,7 +64,7 @@ def run_edge(
     targets: Collection[Target],
     report: OnProgress,
     *,
-    measure: Stopwatch,
+    measure: LatencyMeter,
     read: CostReader,
 ) -> EdgeOutcome:
     """Adapt until the budget is met, tune until the targets are, within the step limit.
@@ -91,7 +91,7 @@ def source_if_better(
     assignment: Assignment,
     targets: Collection[Target],
     *,
-    measure: Stopwatch,
+    measure: LatencyMeter,
     read: CostReader,
 ) -> EdgeOutcome:
     """Return the source in place of an outcome, if it meets the budget and serves the goal better.
@@ -189,7 +189,7 @@ def _adapt_by_file(
     params: Params,
     report: OnProgress,
     *,
-    measure: Stopwatch,
+    measure: LatencyMeter,
     read: CostReader,
 ) -> tuple[int, str, Costs]:
     """Adapt until the file of the network meets the limits that it is judged by.
@@ -227,7 +227,7 @@ def _adapt_by_measurement(
     params: Params,
     report: OnProgress,
     *,
-    measure: Stopwatch,
+    measure: LatencyMeter,
     steps: int,
 ) -> tuple[int, str]:
     """Adapt as `_adapt` does, with profiles corrected by what networks take in LiteRT.
@@ -270,7 +270,10 @@ def _adapt_by_measurement(
 
 
 def _planned_by_measurement(
-    executor: AdaptationExecutor, assignment: Assignment, readings: list[LatencyReading], measure: Stopwatch
+    executor: AdaptationExecutor,
+    assignment: Assignment,
+    readings: list[LatencyReading],
+    measure: LatencyMeter,
 ) -> Profiles | None:
     """Return the profiles by which an executor plans the architecture that makes the most of the limits.
 
@@ -317,7 +320,7 @@ def _planned_by_measurement(
 
 
 def _reading(
-    network: keras.Model, measure: Stopwatch, profiles: Profiles, budget: Budget
+    network: keras.Model, measure: LatencyMeter, profiles: Profiles, budget: Budget
 ) -> LatencyReading | None:
     """Return the reading of a network; None where it cannot run here."""
     taken_ms = measure(network)

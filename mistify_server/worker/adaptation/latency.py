@@ -25,7 +25,7 @@ from mistify_server.worker.packaging.measurement.isolated import latencies_of
 Profiles: TypeAlias = tuple[Profile, ...]
 
 #: Measures the latency of a network in LiteRT on this machine, in milliseconds; None where it cannot run.
-Stopwatch: TypeAlias = Callable[[keras.Model], float | None]
+LatencyMeter: TypeAlias = Callable[[keras.Model], float | None]
 
 #: Networks are cut to this share of a limit on latency: the package is measured again, and two measurements
 #: of one network differ by some per cent.
@@ -39,7 +39,9 @@ _MOST_STEEP = 2.0
 _EXAMPLES = 8
 
 
-def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threads: int = 1) -> Stopwatch:
+def latency_meter(
+    quantizations: Sequence[QuantizationConfig], train: Dataset, threads: int = 1
+) -> LatencyMeter:
     """Return a function that measures networks as they will be packaged; the slowest precision counts.
 
     A precision at which LiteRT cannot run a network here does not count.

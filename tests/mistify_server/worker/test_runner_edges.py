@@ -89,11 +89,11 @@ def test_edges_are_measured_with_the_threads_of_their_goal(
 ) -> None:
     used: list[int] = []
 
-    def stopwatch(quantizations: Any, train: Any, threads: int) -> Any:
+    def latency_meter(quantizations: Any, train: Any, threads: int) -> Any:
         used.append(threads)
         return lambda network: 1e-3
 
-    monkeypatch.setattr("mistify_server.worker.edge_tasks.stopwatch", stopwatch)
+    monkeypatch.setattr("mistify_server.worker.edge_tasks.latency_meter", latency_meter)
     for axis, threads in (("latency_ms@host@4-threads", 4), ("latency_ms@host", 1)):
         used.clear()
         hardware = by_name([HOST, HOST.with_threads(4)])

@@ -24,8 +24,8 @@ from mistify_server.worker.adaptation.latency import (
     corrected,
     deviation_at,
     latencies,
+    latency_meter,
     limits_latency,
-    stopwatch,
 )
 from mistify_server.worker.packaging.conversion.converter import SavedNetwork
 from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted, unread
@@ -228,13 +228,13 @@ def test_a_node_is_measured_at_the_slowest_of_its_precisions(
 
     monkeypatch.setattr(f"{LATENCY}.latencies_of", measured)
     asked = [QuantizationConfig(), QuantizationConfig(precision=Quantization.INT8_QAT)]
-    assert stopwatch(asked, data, 4)(model) == 1e6 / min(taken)
+    assert latency_meter(asked, data, 4)(model) == 1e6 / min(taken)
     assert len(taken) == 2
     assert max(taken) > 2 * min(taken)
     del running[1]
-    assert stopwatch(asked, data, 4)(model) == 1e6 / taken[0]
+    assert latency_meter(asked, data, 4)(model) == 1e6 / taken[0]
     running.clear()
-    assert stopwatch(asked, data, 4)(model) is None
+    assert latency_meter(asked, data, 4)(model) is None
 
 
 @pytest.mark.slow
