@@ -49,8 +49,7 @@ def relinked(markdown: str, page: str) -> str:
     A link to what is not there is left as it is, for mkdocs to complain of.
 
     Args:
-        markdown: The text.
-        page: Its path on the site.
+        page: Path of the page on the site.
     """
     here, directory = posixpath.dirname(page), posixpath.dirname(in_repository(page))
 

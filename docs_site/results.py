@@ -17,7 +17,7 @@ def missed_targets(results: str) -> str:
     """Return a table of the headlines that are not simply met, those of one benchmark one below the other.
 
     Args:
-        results: The Markdown of the results.
+        results: Markdown.
     """
     headlines = results.partition("## Headlines")[2].partition("\n## ")[0]
     rows, benchmark = [], ""

@@ -44,11 +44,11 @@ class Setting:
     """One key of a config.
 
     Attributes:
-        key: With those above it: `dataset.scale.factor`.
-        expected: The values that it takes.
-        default: As it is written; empty where the key may be missing without a value in its place.
-        meaning: What it is for.
-        required: Whether it has to be there.
+        key: Its path in the config: `dataset.scale.factor`.
+        expected: Description of the values that it takes.
+        default: The text that a user would write; empty where the key may be missing without a value in its
+            place.
+        meaning: A sentence for the reference.
     """
 
     key: str
@@ -128,8 +128,7 @@ def settings_of(model: type[BaseModel], place: str = "") -> Iterator[Setting]:
     """Yield the settings of a model and of the models in it, each below its key.
 
     Args:
-        model: The model.
-        place: The key of the model itself, followed by a dot; empty at the top.
+        place: Path of the model itself, followed by a dot; empty at the top.
     """
     meanings = _meanings(model)
     for name, field in model.model_fields.items():

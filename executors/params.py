@@ -22,7 +22,7 @@ class TrainingParams(BaseModel):
         optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks that
             nothing normalises, unless a learning rate is given; otherwise `sgd`.
         learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
-            to go; without it, one that suits it.
+            to go; by default one that suits the optimizer.
         distillation: Part of the loss that comes from the teacher's outputs.
         temperature: Softening of both outputs in distillation.
     """
@@ -51,12 +51,12 @@ class Params(TrainingParams):
     Attributes:
         source_steps: Steps that tune the source on the data before anything is cut.
         adapt_steps: The most steps between a goal's parent and a network that meets its budget; with 0, and 0
-            `tune_steps`, nothing is trained: what is left is fitted to what it computed before.
+            `tune_steps`, nothing is trained: the remaining layers are fitted to what they computed before.
         tune_steps: Steps that tune a network once it meets its budget.
         max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short, and
             while a network above the source gains.
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
-        seed: Where all randomness starts from.
+        seed: Seed for everything random.
         layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
             names.
     """
@@ -93,7 +93,7 @@ class IterativePruningParams(Params):
         Without training in between there is one, and there are no more than training steps.
 
         Args:
-            distance: The factor, above 1.
+            distance: Costs at the start over costs at the end, above 1.
         """
         if not self.adapt_steps:
             return 1
@@ -147,7 +147,7 @@ class NestedParams(Params):
     Attributes:
         segment_steps: Training steps of each network that has others nested in it, once for all goals between
             its size and a quarter of that.
-        tune_steps: Steps that tune the network of one goal besides.
+        tune_steps: Additional steps that tune the network of one goal.
     """
 
     segment_steps: int = Field(default=1200, ge=1)
@@ -174,16 +174,16 @@ class AdaptiveNetParams(IterativePruningParams):
     """The settings of AdaptiveNet.
 
     Attributes:
-        largest: The share of the parameters, and of the multiply-adds, that a block has at most where it
-            can be divided.
-        merge: How many blocks in a row one takes the place of.
-        shrink: Shares that are left of the channels inside a block, or between several where one has none.
-        variants: What else blocks are replaced with: numbers by the names of plug-ins (`mistify.variants`).
+        largest: The largest share of the parameters, and of the multiply-adds, of a block that can be
+            divided.
+        merge: Numbers of consecutive blocks that one block replaces.
+        shrink: Shares of the channels that are left inside a block, or between several where one has none.
+        variants: Further replacements of blocks: numbers by the names of plug-ins (`mistify.variants`).
         distil_steps: Training steps in which variants learn what the blocks compute that they replace.
         path_steps: Training steps of subnets, drawn at random, after that.
-        blocks: Whether packages have the blocks as well, of which devices make subnets of their own.
+        blocks: Whether packages contain the blocks as well, so that devices can make subnets of their own.
         adapt_steps: The most steps in which the cheapest subnet is cut where it is beyond the limits.
-        tune_steps: Steps that tune the network of one goal besides.
+        tune_steps: Additional steps that tune the network of one goal.
     """
 
     largest: float = Field(default=0.1, gt=0, le=1)
@@ -222,9 +222,10 @@ def parse_params(
     """Return the settings of an algorithm.
 
     Args:
-        params_class: The class of its settings; `Params` for those that all algorithms have.
-        config: Its `algorithm.config`.
-        classes: Returns the settings of all algorithms by name, to say whose a setting is that not all have.
+        params_class: The class of the settings; `Params` for those that all algorithms have.
+        config: The value of `algorithm.config`.
+        classes: Returns the settings of all algorithms by name, to say which algorithm has a setting that not
+            all have.
 
     Raises:
         MistifyError: INVALID_CONFIG with all problems, by their places in the config.

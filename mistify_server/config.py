@@ -185,7 +185,7 @@ class ServeConfig(BaseSettings):
         """Return the settings of the server, with the token read.
 
         Raises:
-            MistifyError: INVALID_CONFIG, of the token or the certificate.
+            MistifyError: INVALID_CONFIG, the token or the certificate cannot be used.
         """
         return ServerSettings(
             store=self.store.resolve(),
@@ -228,8 +228,8 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
     """Merge the flags over the keys of a file.
 
     Args:
-        path: Of a `server.toml`, from whose directory its relative paths are meant; None for flags alone.
-        flags: By key; None and an empty list where one was not given.
+        path: A `server.toml`, whose relative paths start from its directory; None for flags alone.
+        flags: Key -> value; None or an empty list where the flag was not given.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file, and settings that are missing.

@@ -51,16 +51,16 @@ def listen(
     """Bind a server to its address.
 
     Args:
-        server: of gRPC.
+        server: A gRPC server.
         address: `host:port`; port 0 takes a free one.
-        certificate: for TLS; None to speak without.
-        token: that callers have to send.
+        certificate: For TLS; None to speak without.
+        token: Secret that callers have to send.
 
     Returns:
-        The address as callers name it, with the port that it got.
+        The address for callers, with the port that was assigned.
 
     Raises:
-        MistifyError: it cannot be bound, or must not without a token.
+        MistifyError: The address cannot be bound, or must not without a token.
     """
     host, port = checked_address(address, token)
     shown = f"[{host}]" if ":" in host else host

@@ -110,23 +110,23 @@ class ServerSettings:
     """Settings of a server.
 
     Attributes:
-        store: directory, made where there is none.
+        store: The store directory, made where there is none.
         listen: `host:port`; port 0 takes a free one.
-        http: the same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
-        http_origins: under which a proxy shows the server to browsers, as they send them.
-        data_roots: the only directories from which models and data are read.
-        allow_code: whether workers run Python files that configs name, with metrics and losses.
-        engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
-        slots: how many tasks run at the same time; None takes the engine's own number.
-        max_goals: the most goals of a job.
-        max_uploads: the most bytes of models and data that callers have sent.
-        index: where peers are looked up: `memory` or `redis://HOST:PORT`.
-        certificate: of the server, for TLS; None to speak without.
-        token: sent by callers; needed to listen on other than loopback addresses.
-        worker: the command that starts a worker; None for this package's own.
-        worker_at_start: whether a worker starts with the server, rather than with the first task.
-        resume: whether unfinished jobs of the store go on.
-        until_stdin_closes: whether to stop also when standard input is closed by its other end.
+        http: The same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
+        http_origins: Origins under which a proxy shows the server to browsers, as browsers send them.
+        data_roots: The only directories from which models and data are read.
+        allow_code: Whether workers run the Python files with metrics and losses that configs name.
+        engine: The engine that runs tasks: `local`, `ray` or `ray://HOST:PORT`.
+        slots: Number of tasks at the same time; None for the engine's own number.
+        max_goals: The most goals of a job.
+        max_uploads: The most bytes of models and data that callers have sent.
+        index: The index of peers: `memory` or `redis://HOST:PORT`.
+        certificate: For TLS; None to speak without.
+        token: Secret that callers have to send; needed to listen on other than loopback addresses.
+        worker: The command that starts a worker; None for this package's own.
+        worker_at_start: Whether a worker starts with the server, rather than with the first task.
+        resume: Whether unfinished jobs of the store go on.
+        until_stdin_closes: Whether to stop as well when the other end closes standard input.
     """
 
     store: Path
@@ -152,12 +152,11 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
     """Serve until SIGTERM or SIGINT; jobs that are unfinished then are resumed by the next server.
 
     Args:
-        settings: what to serve, and where.
-        on_ready: called with the bound address and the URL for HTTP, None without it, as soon as calls are
-            answered.
+        on_ready: Called as soon as calls are answered, with the bound address and the URL for HTTP, which is
+            None without HTTP.
 
     Raises:
-        MistifyError: the server cannot start; the error says why.
+        MistifyError: The server cannot start; the error says why.
     """
     raise_descriptor_limit()
     stopping = asyncio.Event()

@@ -33,9 +33,9 @@ class Assignment:
         budget: The goal's limits.
         profiles: The hardware whose latency the budget limits.
         setup: Data, teacher and settings of training.
-        seed: Where the edge's randomness starts from.
+        seed: Seed for everything random on this edge.
         source: The structure of the source, which the network descends from, with the rules for its layers.
-        prepared: What `prepare` has computed for the source and its data.
+        prepared: The result of `prepare` for the source and its data.
     """
 
     model: keras.Model
@@ -53,12 +53,12 @@ class Aptitude:
 
     Attributes:
         gain: Share of the source's accuracy that a halving of its multiply-adds loses less than with
-            MorphNet; less than 0 where it loses more.
-        gain_at_latency: The same, besides, where latency is limited.
-        edge: What an edge takes besides its training steps, in training steps of the source.
-        preparing_step: What a step of `prepare` takes, in training steps of the source.
-        least_path: The fewest goals on one path for which it pays, where it has `shared_steps`; with fewer it
-            is not chosen.
+            MorphNet; negative where it loses more.
+        gain_at_latency: The same in addition where latency is limited.
+        edge: Cost of an edge besides its training steps, in training steps of the source.
+        preparing_step: Cost of a step of `prepare`, in training steps of the source.
+        least_path: The fewest goals on one path for which it pays off, where it has `shared_steps`; with
+            fewer it is not chosen.
     """
 
     gain: float = 0.0
@@ -84,7 +84,8 @@ class AdaptationExecutor(ABC):
     The same assignments, one after the other, give the same networks. One thread uses an executor.
 
     Attributes:
-        aptitude: What it is good for. None where it is never chosen unless a config names it.
+        aptitude: The strengths and costs by which `auto` chooses it; None where only a config that names it
+            does.
     """
 
     name: ClassVar[str]
@@ -102,8 +103,8 @@ class AdaptationExecutor(ABC):
         overrides it says in `preparing_steps` what it takes.
 
         Args:
-            assignment: Of the source itself; its limits are the least of all goals, on each axis.
-            progress: Takes the progress, and keeps the parts that are done.
+            assignment: The source itself with the least limits of all goals, on each axis.
+            progress: Receives the progress, and keeps the parts that are done.
         """
         return b""
 
@@ -117,7 +118,6 @@ class AdaptationExecutor(ABC):
         """Return the settings and limits that `prepare` depends on: with equal ones its result is the same.
 
         Args:
-            params: The settings.
             least: The least limits of all edges.
 
         Returns:
@@ -130,8 +130,7 @@ class AdaptationExecutor(ABC):
         """Return what `prepare` takes, in training steps of the source that take as long; 0 for nothing.
 
         Args:
-            params: The settings.
-            distance: The source's costs over the least limit, on the axis where that is most.
+            distance: The source's costs over the least limit, on the axis where the ratio is largest.
         """
         return 0
 
@@ -145,8 +144,7 @@ class AdaptationExecutor(ABC):
         """Return the training steps until a budget is met, as far as that is known beforehand.
 
         Args:
-            params: The settings.
-            distance: The parent's costs over the goal's, on the axis where that is most; above 1.
+            distance: The parent's costs over the goal's, on the axis where the ratio is largest; above 1.
         """
         return params.adapt_steps
 
@@ -185,7 +183,7 @@ class AdaptationExecutor(ABC):
 
         Args:
             source: The structure of the source.
-            prepared: What `prepare` has computed for it; empty where there was nothing to prepare.
+            prepared: The result of `prepare` for the source; empty where there was nothing to prepare.
             network: The goal's network, before it is compressed or converted.
         """
         return PackageParts()

@@ -11,10 +11,10 @@ class PackageParts:
     """Networks that a package gets besides its own, to be converted at the package's precision.
 
     Attributes:
-        blocks: The blocks from which devices put their own networks together, those of the source first; none
+        blocks: The blocks that devices put their own networks together from, those of the source first; none
             for a package without a block store.
-        served: The files of the blocks that make up the goal's network; none where it has layers of its own.
-        note: A remark for whoever reads the goal's result; may be empty.
+        served: Files of the blocks that make up the goal's network; none where it has layers of its own.
+        note: A remark for readers of the goal's result; may be empty.
     """
 
     blocks: Sequence[Block] = ()

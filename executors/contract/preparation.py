@@ -8,7 +8,7 @@ class PreparationProgress:
     preparation which was interrupted. This one keeps them in memory.
 
     Attributes:
-        step: What was reported last.
+        step: The last reported step.
     """
 
     def __init__(self) -> None:
@@ -19,10 +19,10 @@ class PreparationProgress:
         """Report that so many steps are done.
 
         Args:
-            step: In training steps, with those of earlier attempts; where nothing is trained, in those that
-                take as long.
-            total: The same at the end.
-            loss: The mean training loss since the report before; None where nothing is trained.
+            step: Number of training steps, with those of earlier attempts; where nothing is trained, the
+                number that takes as long.
+            total: The value of `step` at the end.
+            loss: Mean training loss since the last report; None where nothing is trained.
         """
         self.step = step
 
@@ -34,7 +34,7 @@ class PreparationProgress:
         """Keep a part; it takes the place of an earlier one of that name.
 
         Args:
-            name: Of letters, digits and hyphens.
-            content: All that is needed to go on from here.
+            name: Letters, digits and hyphens.
+            content: Everything needed to go on from here.
         """
         self._parts[name] = content

@@ -14,9 +14,9 @@ def surrounded(handler: Any, unary: Callable[[Unary], Unary], stream: Callable[[
     """Return a handler with something around what it does.
 
     Args:
-        handler: Of gRPC.
-        unary: Goes around what returns one response.
-        stream: Goes around what yields several.
+        handler: A handler of gRPC.
+        unary: Wraps a method that returns one response.
+        stream: Wraps a method that yields several.
     """
     codecs = handler.request_deserializer, handler.response_serializer
     if handler.request_streaming:

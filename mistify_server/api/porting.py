@@ -17,8 +17,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     """Adapter from gRPC to the service.
 
     Args:
-        service: Under it.
-        report_page: Writes a job with all its goals as a page of HTML.
+        report_page: Renders a job with all its goals as an HTML page.
     """
 
     def __init__(self, service: PortingService, report_page: Callable[[Job], str]) -> None:

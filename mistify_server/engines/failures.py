@@ -40,12 +40,11 @@ def failure_of(
     """Return the failure of a task whose workers have died.
 
     Args:
-        task: The task.
-        death: Of the last worker.
-        attempts: How many workers have tried.
-        worker: The name of the last one, and of its log; empty where none has started.
-        loading: Whether it died while it loaded a model that no worker has loaded before.
-        onednn: Whether TensorFlow had its oneDNN optimizations.
+        death: The death of the last worker.
+        attempts: Number of workers that have tried.
+        worker: Name of the last worker, and of its log; empty where none has started.
+        loading: Whether the worker died while it loaded a model that no worker has loaded before.
+        onednn: Whether TensorFlow ran with its oneDNN optimizations.
     """
     cause, advice = _cause(death, onednn=onednn), _advice(death)
     details = f"; the server's log {worker}.log has the details" if worker else ""

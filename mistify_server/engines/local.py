@@ -20,11 +20,11 @@ class LocalEngine(PooledEngine):
     """Worker processes on this machine.
 
     Args:
-        command: starts a worker.
-        logs: the directory for what workers write to standard error.
-        slots: how many tasks run at the same time.
-        leases: seconds by kind of task without a sign of life, after which a worker is given up.
-        deadlines: seconds by kind of task, after which it is stopped.
+        command: Starts a worker.
+        logs: Directory for the standard error of workers.
+        slots: Number of tasks at the same time.
+        leases: Kind of task -> seconds without a sign of life after which a worker is given up.
+        deadlines: Kind of task -> seconds after which it is stopped.
     """
 
     def __init__(

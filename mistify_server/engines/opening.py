@@ -19,9 +19,9 @@ async def open_engine(
 
     Args:
         name: `local`; `ray` for a Ray cluster of this machine, which ends with the context; `ray://HOST:PORT`.
-        store: the server's store directory.
-        command: starts a worker; None for this package's own.
-        slots: how many tasks run at the same time; None for one, with Ray for all CPUs of the cluster.
+        store: The server's store directory.
+        command: Starts a worker; None for this package's own.
+        slots: Number of tasks at the same time; None for one, with Ray for all CPUs of the cluster.
 
     Raises:
         MistifyError: INVALID_CONFIG, there is no such engine, or it is not installed; UNAVAILABLE, it

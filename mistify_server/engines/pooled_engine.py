@@ -75,9 +75,9 @@ class PooledEngine(Engine):
     One more worker is for inspections while all the others are taken.
 
     Args:
-        slots: how many tasks run at the same time.
-        leases: seconds by kind of task without a sign of life, after which a worker is given up.
-        deadlines: seconds by kind of task, after which it is stopped.
+        slots: Number of tasks at the same time.
+        leases: Kind of task -> seconds without a sign of life after which a worker is given up.
+        deadlines: Kind of task -> seconds after which it is stopped.
     """
 
     def __init__(self, slots: int, leases: Mapping[str, float], deadlines: Mapping[str, float]) -> None:
@@ -200,12 +200,12 @@ class PooledEngine(Engine):
         """Start a worker, as soon as there is room for it; a spare one at once.
 
         Args:
-            name: what its log is called.
-            environment: variables that its process has beside the usual ones.
-            spare: whether it is the one for inspections while all others are taken.
+            name: Name of the worker's log.
+            environment: Environment variables to set in addition.
+            spare: Whether it is the worker for inspections while all others are taken.
 
         Raises:
-            WorkerDied: it was lost on the way, or could not be started; the next try may succeed.
+            WorkerDied: The worker was lost on the way, or could not be started; the next try may succeed.
             MistifyError: UNAVAILABLE, nothing can be run any more.
         """
 
@@ -251,14 +251,13 @@ class _Attempt:
     """The attempt at a task that is in progress.
 
     Args:
-        task: The task.
-        on_progress: Takes its progress.
-        onednn: Whether TensorFlow has its oneDNN optimizations.
+        on_progress: Receives the progress of the task.
+        onednn: Whether TensorFlow runs with its oneDNN optimizations.
 
     Attributes:
-        number: 1 for the first.
-        worker: The name of the worker that tries.
-        stage: Which the worker has reported last.
+        number: 1 for the first attempt.
+        worker: Name of the worker.
+        stage: The stage that the worker reported last.
     """
 
     def __init__(self, task: Task, on_progress: OnProgress, *, onednn: bool) -> None:

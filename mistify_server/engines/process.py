@@ -64,12 +64,12 @@ class WorkerProcess(WorkerConnection):
         """Start a worker.
 
         Args:
-            command: starts it.
-            log: the file to which its standard error is appended; no two workers that run have the same.
-            environment: variables that it has beside those of this process.
+            command: Starts the worker.
+            log: The file to which its standard error is appended; no two running workers share one.
+            environment: Environment variables to set in addition to those of this process.
 
         Raises:
-            WorkerNotStarted: it cannot be started; NoRoomForWorker, at the moment.
+            WorkerNotStarted: The worker cannot be started; `NoRoomForWorker`, at the moment.
         """
         try:
             _truncate(log)

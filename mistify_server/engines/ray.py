@@ -94,11 +94,11 @@ class RayEngine(PooledEngine):
     The store is a directory that all machines share, as are the data roots; nothing else is.
 
     Args:
-        store: the server's store directory.
-        command: starts a worker; None for this package's own, with the Python that runs the actor.
-        slots: how many tasks run at the same time, each on one CPU of the cluster.
-        leases: seconds by kind of task without a sign of life, after which a worker is given up.
-        deadlines: seconds by kind of task, after which it is stopped.
+        store: The server's store directory.
+        command: Starts a worker; None for this package's own, with the Python that runs the actor.
+        slots: Number of tasks at the same time, each on one CPU of the cluster.
+        leases: Kind of task -> seconds without a sign of life after which a worker is given up.
+        deadlines: Kind of task -> seconds after which it is stopped.
     """
 
     def __init__(

@@ -36,8 +36,8 @@ class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may 
     """A worker ended, fell silent or wrote nonsense before it had answered; the message has the reason.
 
     Attributes:
-        code: Of the failure of its task, should no other attempt succeed.
-        last_words: The end of what it logged during the task, for whoever runs the server.
+        code: The error code of the task if no other attempt succeeds.
+        last_words: End of the log during the task, for the server's operator.
     """
 
     code = ErrorCode.INTERNAL
@@ -48,7 +48,7 @@ class WorkerCrashed(WorkerDied):
     """The worker's process ended by itself, or was ended by the system.
 
     Args:
-        exit_code: Of the process, below 0 for the signal that ended it; None if that is not known.
+        exit_code: Exit code of the process, negative for the signal that ended it; None if unknown.
     """
 
     def __init__(self, exit_code: int | None) -> None:
@@ -73,7 +73,7 @@ class WorkerConnection(ABC):
     """Connection to a worker process, wherever it runs: a line goes in, lines come out.
 
     Raises:
-        WorkerDied: from every method but `alive` and `kill`: the worker cannot be reached any more.
+        WorkerDied: The worker cannot be reached any more; raised by every method but `alive` and `kill`.
     """
 
     @abstractmethod
@@ -104,8 +104,7 @@ class SupervisedWorker:
     to an attempt that was given up is refused.
 
     Args:
-        connection: to the worker.
-        name: what its log is called.
+        name: Name of the worker's log.
     """
 
     #: Different for all attempts of this process.
@@ -127,12 +126,11 @@ class SupervisedWorker:
         """Return the result of a task.
 
         Args:
-            task: the task.
-            on_progress: gets the task's progress.
-            lease: seconds without a word, not even a heartbeat, after which the worker is given up.
+            on_progress: Receives the task's progress.
+            lease: Seconds without a word, not even a heartbeat, after which the worker is given up.
 
         Raises:
-            WorkerDied: it did not come to an answer. The worker must then be killed.
+            WorkerDied: The worker did not come to an answer. It must then be killed.
         """
         try:
             result = await self._converse(task, on_progress, lease)

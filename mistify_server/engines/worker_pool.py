@@ -18,8 +18,8 @@ class WorkerPool:
     such as until a machine has room: whoever waits for that takes any other that gets free.
 
     Args:
-        start: starts a worker of a name; no two that run at the same time have the same.
-        size: the most workers at the same time.
+        start: Starts a worker of a given name; no two running workers share one.
+        size: The most workers at the same time.
     """
 
     def __init__(self, start: Callable[[str], Awaitable[SupervisedWorker]], size: int) -> None:
@@ -79,7 +79,7 @@ class WorkerPool:
         """Lend a worker of another kind for the block, in the place of one of the pool's, which ends.
 
         Args:
-            start: starts the worker that takes the place of one that has ended.
+            start: Starts the worker that replaces one that has ended.
 
         Raises:
             MistifyError: UNAVAILABLE, the pool is closed.

@@ -45,11 +45,7 @@ def artifact_of(file: PackageFile) -> str:
 
 
 class Artifacts:
-    """The artifacts below one directory; any number of processes can put and read at once.
-
-    Attributes:
-        directory: The directory.
-    """
+    """The artifacts below one directory; any number of processes can put and read at once."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -59,13 +55,13 @@ class Artifacts:
         """Keep a file or bytes, and return the artifact's name once they are safe on the disk.
 
         Args:
-            content: a file to copy, or the bytes themselves.
-            suffix: with its dot; None takes the file's own, and none for bytes.
+            content: A file to copy, or the bytes themselves.
+            suffix: Includes the dot; None takes the file's own, and none for bytes.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written; NOT_FOUND, the given file
                 cannot be read.
-            ValueError: the suffix is no plain suffix.
+            ValueError: The suffix is no plain suffix.
         """
         if suffix is None:
             suffix = content.suffix.lower() if isinstance(content, Path) else ""
@@ -148,11 +144,10 @@ class Artifacts:
         """Delete an artifact that nothing refers to any more; nothing happens where there is none.
 
         Args:
-            name: of the artifact.
-            before: seconds since 1970; one that was put then or later stays, whoever puts it meanwhile.
+            before: Seconds since 1970; an artifact that was put then or later stays.
 
         Returns:
-            Bytes that became free.
+            Number of bytes freed.
         """
         place = self._place(name)
         try:

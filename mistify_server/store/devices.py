@@ -23,7 +23,7 @@ class DeviceStore(ABC):
         """Keep the ratio of a package's latency to that of a profile's models, in place of an earlier one.
 
         Returns:
-            The factor that the profile then has.
+            The profile's new factor.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such device, or it has no such profile.

@@ -62,8 +62,8 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
     One that an older Mistify wrote is migrated first, for which no server may use it.
 
     Args:
-        directory: of the store.
-        busy_seconds: how long a call waits for other processes, until it fails as UNAVAILABLE.
+        directory: The store's directory.
+        busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
 
     Raises:
         MistifyError: STORE_VERSION, it cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE, it

@@ -15,7 +15,6 @@ class Case(Message):
     Attributes:
         subject: A digest of model and data.
         kind: The kind of network.
-        algorithm: The algorithm that adapts it.
         halvings: Halvings of the multiply-adds from the source to the goal.
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
@@ -58,11 +57,11 @@ class EdgeRecord(Message):
 
     Attributes:
         case: The facts that were known before.
-        source_steps: Steps that tuned the source.
-        source: The metric of the tuned source.
+        source_steps: Number of steps that tuned the source.
+        source: The tuned source's figure by the metric.
         lost: Share of `source` by which the goal's network is worse (`Metric.lost`).
-        seconds: Time that the adaptation took.
-        outputs: The same of single outputs, each by a metric of its own.
+        seconds: Time of the adaptation.
+        outputs: Output -> the same by a metric of its own.
     """
 
     case: Case

@@ -43,7 +43,7 @@ class FileDigests:
         """Return the digest of a file's content, or of the names and contents of all files in a directory.
 
         Raises:
-            OSError: It cannot be read, or links lead out of the directory or around in it.
+            OSError: The file cannot be read, or links lead out of the directory or around in it.
         """
         stamps = tuple(_stamps(path))
         with self._lock:

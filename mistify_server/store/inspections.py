@@ -29,8 +29,8 @@ class KeptInspections:
     """The inspections of a store, each a file of its own.
 
     Args:
-        directory: Of the files; made when the first is kept.
-        most: So many are kept.
+        directory: Directory of the files; made when the first is kept.
+        most: The number of inspections that are kept.
     """
 
     def __init__(self, directory: Path, most: int = MOST_KEPT) -> None:
@@ -51,9 +51,8 @@ class KeptInspections:
         """Keep an inspection; it is safe on the disk when this returns.
 
         Args:
-            key: Digest of all that it depends on.
-            inspection: The inspection.
-            sources: The files and directories with whose removal it has no use any more.
+            key: Digest of everything that the inspection depends on.
+            sources: Files and directories without which the inspection is of no use.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.

@@ -110,10 +110,10 @@ class JobStore(ABC):
         """Return a page of jobs, the newest first, and whether there are older ones. No others are read.
 
         Args:
-            limit: the largest number of jobs.
-            most_goals: the largest number of goals of all of them; a first job with more comes alone.
-            before: only jobs that were submitted before this one.
-            selection: of each job's goals; None for all.
+            limit: The largest number of jobs.
+            most_goals: The largest number of goals of all jobs; a first job with more comes alone.
+            before: Only jobs that were submitted before this one.
+            selection: The goals to read of each job; None for all.
         """
 
     @abstractmethod
@@ -131,10 +131,10 @@ class JobStore(ABC):
         """Make changes and record their events, all or none.
 
         Args:
-            job_id: of a job that has not ended.
-            changes: in the order in which their events are numbered.
-            seconds: of work on the job so far.
-            spent: seconds by activity so far, summed over all tasks of the job.
+            job_id: A job that has not ended.
+            changes: The changes in the order in which their events are numbered.
+            seconds: Seconds of work on the job so far.
+            spent: Seconds by activity so far, summed over all tasks of the job.
         """
 
     @abstractmethod
@@ -144,10 +144,8 @@ class JobStore(ABC):
         A job that has ended stays as it is, for which False is returned.
 
         Args:
-            job_id: of the job.
-            goal_state: of the other goals.
-            job_state: of the job.
-            reason: why, for the job and these goals.
+            goal_state: The state of goals that have not ended yet.
+            reason: A reason for the job and these goals.
         """
 
     @abstractmethod

@@ -72,12 +72,12 @@ class BatchState:
     """A collective batch and all that has been made of it.
 
     Attributes:
-        plan: As planned at submission.
+        plan: The plan made at submission.
         root: The root of its goal tree.
         checkpoints: By node index.
-        branches: Of multi-branch packages, by goal.
-        reference: The source as measured in LiteRT; None until it is.
-        preparations: What algorithms have prepared for all goals, by algorithm.
+        branches: Goal -> branches, for multi-branch packages.
+        reference: The source measured in LiteRT; None until then.
+        preparations: Algorithm -> result of its preparation for all goals.
     """
 
     plan: BatchPlan

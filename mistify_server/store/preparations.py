@@ -27,7 +27,7 @@ class Preparations:
     """The preparations of a store; any number of processes can use them at once.
 
     Args:
-        artifacts: Of the store.
+        artifacts: The artifacts of the same store.
     """
 
     def __init__(self, artifacts: Artifacts) -> None:
@@ -87,12 +87,12 @@ class Preparations:
         """Remove the preparations whose artifacts nothing refers to.
 
         Args:
-            mentioned: The digests of the artifacts that something refers to.
-            before: Seconds since 1970; what was written then or later stays.
-            with_parts: Whether those go, too, that are not finished.
+            mentioned: Digests of the artifacts that something refers to.
+            before: Seconds since 1970; files written then or later stay.
+            with_parts: Remove unfinished preparations, too.
 
         Returns:
-            Bytes that became free; the artifacts are not among them.
+            Number of bytes freed, without those of the artifacts.
         """
         return sum(
             _removed(directory)

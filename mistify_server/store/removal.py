@@ -15,11 +15,10 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
     The next removal, also one of no jobs, completes one that was interrupted.
 
     Args:
-        directory: Of the store.
-        job_ids: Of the jobs.
+        directory: The store's directory.
 
     Returns:
-        Bytes that became free.
+        Number of bytes freed.
 
     Raises:
         MistifyError: UNAVAILABLE, a server uses the store, or a model is being added to it; NOT_FOUND, there
@@ -38,16 +37,15 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
     Files that a task in progress may have made, which nothing refers to yet, stay for a later removal.
 
     Args:
-        store: Of the server.
-        job_id: Of the job.
-        busy_since: When the oldest step of a job, or task, in progress began, in seconds since 1970; now if
+        store: The store of the running server.
+        busy_since: Start of the oldest step of a job, or task, in progress, in seconds since 1970; now if
             there is none.
 
     Returns:
-        Bytes that became free.
+        Number of bytes freed.
 
     Raises:
-        MistifyError: as `remove_jobs`.
+        MistifyError: As for `remove_jobs`.
     """
     with store.artifacts.removing():
         store.jobs.remove(job_id)

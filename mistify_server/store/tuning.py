@@ -13,11 +13,11 @@ class Group:
     """Devices that tune together.
 
     Attributes:
-        name: the name by which devices join.
-        job_id: of the job whose packages they tune.
-        batch: the collective batch of that job; its packages take and give the same.
-        correlation: the name of the measure by which they are compared.
-        settings: of that measure.
+        name: The name by which devices join.
+        job_id: The job whose packages they tune.
+        batch: Number of the job's collective batch; its packages have the same inputs and outputs.
+        correlation: Name of the correlation measure that compares devices.
+        settings: Settings of the correlation measure.
     """
 
     name: str
@@ -94,7 +94,7 @@ class TuningStore(ABC):
         """Keep a member's publication in place of its earlier one.
 
         Raises:
-            MistifyError: NOT_FOUND, it is no member; CONFLICT, its last version is not lower.
+            MistifyError: NOT_FOUND, the device is no member; CONFLICT, its last version is not lower.
         """
 
     @abstractmethod

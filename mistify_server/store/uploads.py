@@ -45,10 +45,10 @@ class Uploads:
     """The uploads below one directory, which one server uses.
 
     Args:
-        directory: Is made where there is none.
-        most_bytes: Of all files together.
-        mentioned: Returns the SHA-256 that jobs refer to.
-        now: Seconds since 1970.
+        directory: Made where there is none.
+        most_bytes: Limit on all files together.
+        mentioned: Returns the SHA-256 of files that jobs refer to.
+        now: Returns seconds since 1970.
     """
 
     def __init__(
@@ -93,9 +93,8 @@ class Uploads:
         """Receive a file from an offset on; what has arrived stays, whatever ends the upload.
 
         Args:
-            file: Announces its content.
-            offset: Where the chunks begin: not behind what has arrived.
-            chunks: The bytes.
+            file: Size and digest of the announced content.
+            offset: The first byte that the chunks bring; not behind those that have arrived.
 
         Raises:
             MistifyError: CONFLICT, the offset leaves a gap; NO_ROOM, it does not fit; INVALID_DATASET, its
@@ -122,7 +121,7 @@ class Uploads:
         """Return the path of an upload, with the name that it has in configs.
 
         Raises:
-            InvalidValue: It has not been uploaded, or not all of it.
+            InvalidValue: The upload has not arrived, or not all of it.
             MistifyError: INVALID_DATASET, a directory whose listing is none; UNAVAILABLE, the disk is full.
         """
         path = self._named / upload.sha256 / upload.name
@@ -140,7 +139,7 @@ class Uploads:
         """Remove what no job refers to and nobody has asked for during a day; return the bytes freed.
 
         Raises:
-            MistifyError: It is not known what jobs refer to: the store cannot be read.
+            MistifyError: The store cannot be read, so that it is unknown which files jobs refer to.
             OSError: A file cannot be removed.
         """
         mentioned = self._mentioned()

@@ -21,7 +21,6 @@ class MeasuredEngine(Engine):
 
     Args:
         engine: Runs the tasks.
-        metrics: Of the server.
     """
 
     def __init__(self, engine: Engine, metrics: Metrics) -> None:

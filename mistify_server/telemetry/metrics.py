@@ -14,11 +14,11 @@ class Metrics:
     No label has a value that a caller can make up.
 
     Attributes:
-        registry: Has all metrics.
+        registry: The registry that holds all metrics.
         calls: Seconds of RPCs, by method and status.
         requests: Seconds of HTTP requests, by method, route and status.
         tasks: Tasks that have ended, by kind and outcome.
-        activities: Seconds of tasks, by what was done in them.
+        activities: Seconds of tasks, by activity.
     """
 
     def __init__(self) -> None:

@@ -24,11 +24,10 @@ class ServerState(Collector):
     """Jobs and goals by state, the queue, the workers, uploads and the disk.
 
     Args:
-        directory: Of the store.
-        store: Of the jobs.
-        jobs: Those that run.
-        engine: Has the workers.
-        uploads: What callers have sent.
+        directory: The store's directory.
+        jobs: The running jobs.
+        engine: The engine that runs the workers.
+        uploads: Models and data that callers have sent.
     """
 
     def __init__(

@@ -14,12 +14,11 @@ def add_group(
     """Keep a group, once its correlation measure is known to take these settings.
 
     Args:
-        tuning: where it is kept.
-        name: which devices join by.
-        job_id: of the job whose packages they tune.
-        batch: which of its collective batches.
-        correlation: the name of the measure.
-        settings_text: of the measure, a JSON object.
+        name: The name by which devices join.
+        job_id: The job whose packages they tune.
+        batch: Number of the job's collective batch.
+        correlation: Name of the correlation measure.
+        settings_text: Settings of the correlation measure, a JSON object.
 
     Raises:
         MistifyError: INVALID_CONFIG, with every problem; CONFLICT, the name is taken; NOT_FOUND, there is no

@@ -26,9 +26,9 @@ class Parameters:
     """Parameters of an index.
 
     Attributes:
-        tables: L, in each of which a point has one bucket.
-        hashes: k, the hashes that name a bucket; without any, all points share one.
-        width: w, in the unit of the points.
+        tables: The number of tables, L; a point has one bucket in each.
+        hashes: The number of hashes that name a bucket, k; with 0 all points share one.
+        width: The width w of a hash, in the unit of the points.
     """
 
     tables: int

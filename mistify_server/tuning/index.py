@@ -51,11 +51,11 @@ class PeerIndex:
     All raise `MistifyError` UNAVAILABLE where the storage cannot be reached.
 
     Args:
-        storage: where it lives.
-        name: of the index in that storage.
-        dimension: of the points.
+        storage: The storage for its buckets.
+        name: Name of the index in the storage.
+        dimension: Dimension of the points.
         parameters: None lets `build` choose them.
-        seed: of the hashes.
+        seed: Seed of the hashes.
     """
 
     def __init__(

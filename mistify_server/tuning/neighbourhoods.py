@@ -27,10 +27,10 @@ class Neighbourhood:
     both.
 
     Args:
-        group: whose members' models they are.
-        tuning: where those are kept.
-        storage: for the index.
-        before: that of another group of the name, which has used the same storage.
+        group: The group whose members' models are indexed.
+        tuning: The store of their publications.
+        storage: The storage for the index.
+        before: The neighbourhood of an earlier group of the same name, which has used the same storage.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ def choose(points: Floats, rng: np.random.Generator) -> Parameters:
 
     Args:
         points: [points, dimension].
-        rng: draws the points that are compared.
+        rng: Draws the points that are compared.
     """
     if len(points) <= ALL_AT_ONCE:
         return EXHAUSTIVE
@@ -62,7 +62,7 @@ def _distances(points: Floats, rng: np.random.Generator) -> tuple[Floats, Floats
 
     Returns:
         [samples * neighbours], and a histogram that is narrow where distances are small: the middles of its
-        bins, and how many others a point has in each on average.
+        bins, and the mean number of other points of a point in each bin.
     """
     centred = points - points.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)

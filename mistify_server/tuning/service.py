@@ -38,9 +38,8 @@ class TuningService:
     """The coordinator over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is.
 
     Args:
-        store: what is kept.
-        storage: where the indexes live.
-        now: seconds since 1970.
+        storage: The storage for the indexes.
+        now: Returns seconds since 1970.
     """
 
     def __init__(self, store: Store, storage: IndexStorage, now: Callable[[], float] = time.time) -> None:
@@ -108,10 +107,9 @@ class TuningService:
         """Take a member's tuned weights, in place of those that it has published before.
 
         Args:
-            key: of the member.
-            publication: describes the model. The version that is there already, with the same weights, is
+            publication: Describes the model. The version that is there already, with the same weights, is
                 accepted and changes nothing, so that a member that got no answer can try again.
-            chunks: the weights.
+            chunks: The weights.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale.
@@ -141,9 +139,9 @@ class TuningService:
         """Yield the models of the most correlated other members, the most correlated first.
 
         Args:
-            key: of a member that has published.
-            count: the most peers; no more than `MOST_PEERS` come.
-            held: SHA-256 of weights -> how many of their first bytes not to send.
+            key: The key of a member that has published.
+            count: The most peers; no more than `MOST_PEERS` come.
+            held: SHA-256 of weights -> number of their first bytes to leave out.
 
         Returns:
             Each peer, followed by its weights in pieces of `CHUNK` bytes.

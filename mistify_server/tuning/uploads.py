@@ -32,9 +32,9 @@ async def received(
     """Receive a file in pieces, and yield its path in the block; it is exactly as long as announced.
 
     Args:
-        publication: announces the weights.
-        chunks: the pieces.
-        directory: for the file.
+        publication: Announces the weights.
+        chunks: The weights in pieces.
+        directory: The file's directory.
 
     Raises:
         MistifyError: INVALID_PUBLICATION, more or less arrives, or something else; UNAVAILABLE, it takes too

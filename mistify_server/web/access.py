@@ -47,8 +47,8 @@ class Sessions:
     """The sessions of browsers that have sent the token.
 
     Args:
-        token: Of the server; None where it needs none.
-        now: In seconds.
+        token: The server's token; None where it needs none.
+        now: Returns seconds.
     """
 
     def __init__(self, token: str | None, now: Callable[[], float] = time.monotonic) -> None:
@@ -102,9 +102,9 @@ class AccessMiddleware:
     - All other paths than `OPEN_PATHS` need the token or a session.
 
     Args:
-        app: Answers those that are let in.
-        sessions: Of the browsers that are known.
-        origins: Under which a proxy shows the server: a request with the host of one was made to its scheme.
+        app: Answers requests that are let in.
+        origins: Origins under which a proxy shows the server: a request with the host of one was made to its
+            scheme.
     """
 
     def __init__(self, app: ASGIApp, sessions: Sessions, origins: Collection[str] = ()) -> None:

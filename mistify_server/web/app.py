@@ -46,9 +46,8 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
     """Return the application.
 
     Args:
-        services: Under it.
-        token: Of the server, None where it needs none.
-        origins: Under which a proxy shows the server.
+        token: The server's token; None where it needs none.
+        origins: Origins under which a proxy shows the server.
 
     Raises:
         MistifyError: UNAUTHENTICATED, there are origins and no token.

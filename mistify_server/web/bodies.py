@@ -10,9 +10,9 @@ async def bounded_body(request: Request, most: int, advice: str) -> bytes:
     """Return the body of a request, whatever it says that it is.
 
     Args:
-        request: Whose body has not been read.
-        most: Its bytes, at most.
-        advice: To callers that send more.
+        request: A request whose body has not been read.
+        most: The largest number of bytes.
+        advice: Advice for callers that send more.
 
     Raises:
         MistifyError: INVALID_CONFIG, it is larger.

@@ -27,10 +27,10 @@ class Connections:
     asyncio's own servers accept until no file descriptor is left, for connections or anything else.
 
     Args:
-        listening: the socket, which does not block.
-        most: connections at once; others wait in the socket's backlog while none is idle.
-        protocol: makes what serves a connection.
-        tls: for connections by TLS.
+        listening: A listening socket, which does not block.
+        most: Number of connections at once; others wait in the socket's backlog while none is idle.
+        protocol: Makes the protocol that serves a connection.
+        tls: For connections by TLS.
     """
 
     def __init__(

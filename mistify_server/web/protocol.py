@@ -29,7 +29,7 @@ class TimedProtocol(H11Protocol):
     """HTTP on one connection, which is closed where its caller leaves the server waiting.
 
     Attributes:
-        lost: done when the connection is closed.
+        lost: Done when the connection is closed.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -20,8 +20,8 @@ def render(name: str, **shown: object) -> str:
     """Return a page.
 
     Args:
-        name: Of its template.
-        shown: What the template shows; `path` is that of the page.
+        name: Name of the template.
+        shown: Values for the template; `path` is the page's own.
     """
     return _environment().get_template(name).render(shown)
 

@@ -47,10 +47,9 @@ async def serve_http(
     """Serve an application in the block, and yield its URL.
 
     Args:
-        app: The application.
         address: `host:port`; port 0 takes a free one.
         certificate: For TLS; None to speak without.
-        token: That callers have to send.
+        token: Secret that callers have to send.
 
     Raises:
         MistifyError: ADDRESS_IN_USE, or it cannot be bound, or must not without a token.

@@ -20,8 +20,7 @@ class BlockDistillation(TrainingObjective):
     (DONNA: Moons et al., 2021).
 
     Args:
-        supernet: Whose variants learn, all at each step.
-        setup: Has the data.
+        supernet: All its variants learn at each step.
     """
 
     def __init__(self, supernet: Supernet, setup: TrainingSetup) -> None:

@@ -30,7 +30,7 @@ def no_parts(largest: float) -> PackageParts:
     """Return that a package has no blocks, and why.
 
     Args:
-        largest: The share of a network up to which its layers are joined to one block.
+        largest: The share of a network up to which neighbouring layers are joined to one block.
     """
     return PackageParts(
         note="has no blocks: nothing can be replaced in this model, which passes several tensors on "

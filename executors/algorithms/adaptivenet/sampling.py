@@ -24,9 +24,8 @@ class PathSampler:
     al., AttentiveNAS, 2021, draw the best of several as well.)
 
     Args:
-        space: All subnets.
-        costs: Of each variant, its multiply-adds.
-        losses: What each loses by itself.
+        costs: Multiply-adds of each variant.
+        losses: Loss that each variant adds by itself.
     """
 
     def __init__(self, space: Space, costs: Sequence[float], losses: Sequence[float]) -> None:

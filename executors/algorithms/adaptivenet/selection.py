@@ -37,9 +37,7 @@ class Scorer:
     """Tells what subnets lose: how far their outputs are from those of the network itself.
 
     Args:
-        supernet: Whose subnets are scored.
-        source: The network itself.
-        setup: Has the data.
+        source: The original network.
     """
 
     def __init__(self, supernet: Supernet, source: keras.Model, setup: TrainingSetup) -> None:
@@ -73,8 +71,7 @@ class Subnets:
     What is found to be lost by a subnet for one goal counts for all that come after.
 
     Args:
-        supernet: The supernet.
-        losses: What each of its variants loses alone.
+        losses: Loss that each of the supernet's variants adds by itself.
     """
 
     def __init__(self, supernet: Supernet, losses: Sequence[float]) -> None:
@@ -136,9 +133,9 @@ def corrected(alone: Sequence[float], scored: Mapping[Subnet, float], blocks: in
     That is a ridge regression of what the sums are off by on which variants a subnet has.
 
     Args:
-        alone: What each variant loses alone, by its number.
-        scored: What subnets lose.
-        blocks: Of the original network, which come first and lose nothing.
+        alone: Loss that each variant adds by itself, in the order of their numbers.
+        scored: Subnet -> measured loss.
+        blocks: Number of blocks of the original network, which come first and lose nothing.
     """
     has = np.zeros((len(scored), len(alone)))
     for row, subnet in zip(has, scored, strict=True):

@@ -21,12 +21,11 @@ class SinglePathObjective(SupervisedObjective):
     """The outputs of subnets, another one at each step; the variants that it has learn.
 
     Args:
-        supernet: Whose variants learn. Their batch norms have to be frozen: they serve in many subnets, and
-            are part of the operators before them once packaged.
+        supernet: Its variants learn. Their batch norms have to be frozen: they serve in many subnets, and are
+            part of the operators before them once packaged.
         draw: Draws the subnets, none of which is the network itself.
-        source: The network that it is made of.
-        setup: Data and settings.
-        seed: Where the changes of the images start from.
+        source: The original network.
+        seed: Seed for the changes of the images.
     """
 
     def __init__(

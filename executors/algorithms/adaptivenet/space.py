@@ -22,9 +22,9 @@ class Place:
     """Where a variant stands.
 
     Attributes:
-        name: Of the variant.
-        start: The position of its input; 0 is that of the network's inputs.
-        span: How many positions behind that its output is.
+        name: Name of the variant.
+        start: Position of its input; 0 is the network's inputs.
+        span: Number of positions from its input to its output.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Space:
     """Subnets: variants from the inputs to the outputs, each beginning where the one before ends.
 
     Attributes:
-        places: Of the variants; first the blocks of the original network, in order.
-        blocks: The number of these.
+        places: Places of the variants; the blocks of the original network come first, in order.
+        blocks: Number of blocks of the original network.
     """
 
     places: tuple[Place, ...]
@@ -111,9 +111,9 @@ class Space:
         the limits than can be looked at, those are left out that lose most.
 
         Args:
-            costs: Of each variant, on the axes of the limits at least.
-            losses: What each variant loses.
-            limits: On sums of costs.
+            costs: Costs of each variant, on the axes of the limits at least.
+            losses: Loss that each variant adds by itself.
+            limits: Limits on sums of costs.
         """
         axes = sorted(limits)
         own = np.array([[cost[axis] for axis in axes] for cost in costs])

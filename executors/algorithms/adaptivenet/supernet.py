@@ -45,10 +45,9 @@ class Supernet:
     """The blocks of a network, which stay as they are, and what may stand in their place.
 
     Attributes:
-        space: Its subnets.
-        model: All variants but the blocks beside each other: its inputs are the positions where any begins,
+        model: All variants but the blocks, side by side: its inputs are the positions where a variant begins,
             its outputs those of the variants, in order.
-        unfit: Variants that are left out, as what their makers made does not fit, and why.
+        unfit: Variants that were left out because they do not fit, and the reasons.
     """
 
     def __init__(
@@ -62,12 +61,10 @@ class Supernet:
         """Put a supernet together.
 
         Args:
-            source: The network.
             largest: The share of parameters and multiply-adds up to which neighbours are joined to a block
                 (`segments`).
-            space: Its subnets.
             model: The variants.
-            unfit: Variants that are left out, and why.
+            unfit: Variants that were left out, and the reasons.
         """
         self.space = space
         self.unfit = tuple(unfit)
@@ -92,8 +89,8 @@ class Supernet:
         """Return the supernet of a network, its variants as their makers start them.
 
         Args:
-            source: The network. Layers that have to stay as they are are in no block that is replaced.
-            params: Names the variants.
+            source: A network. Layers that must not change are in no block that is replaced.
+            params: Settings that name the variants.
             train: Training data.
 
         Returns:
@@ -156,7 +153,7 @@ class Supernet:
         """Return for each variant its output, as in training, and the feature that it is to compute.
 
         Args:
-            features: Of the network at each position from 1 on, [examples, ...].
+            features: Values of the network at each position from 1 on, [examples, ...].
         """
         outputs = call(self.model, self.inputs_from(features), training=True).values()
         ends = [features[place.end - 1] for place in self.space.places[self.space.blocks :]]
@@ -166,7 +163,7 @@ class Supernet:
         """Return the outputs of a subnet by name.
 
         Args:
-            inputs: Name of the input -> [examples, ...].
+            inputs: Input name -> [examples, ...].
             path: The choice at each position (`Space.path`) [blocks].
         """
         features = {1: next(iter(call(self._blocks[0], inputs, training=False).values()))}
@@ -202,7 +199,7 @@ class Supernet:
         """Return the subnet that a network is; None where it is none, as one that is cut in width.
 
         Args:
-            model: A network with names of the supernet's layers, as its subnets have them.
+            model: A network whose layers have the supernet's names, as its subnets have them.
         """
         shapes = {layer.name: _shapes(layer) for layer in model.layers}
         position, chosen = 0, list[int]()
@@ -273,8 +270,8 @@ def replaceable(source: Structure, largest: float) -> bool:
     """Check whether a network has blocks that may be replaced; it is not tried whether they have variants.
 
     Args:
-        source: The network.
-        largest: As of a supernet.
+        largest: The share of parameters and multiply-adds up to which neighbours are joined to a block
+            (`segments`).
     """
     between = segments(source, largest)[1:-1]
     return any(source.staying.isdisjoint(segment.graph.layers) for segment in between)

@@ -37,9 +37,9 @@ class _Progress:
     """The training of a supernet, as far as it has come.
 
     Attributes:
-        done: Steps so far.
-        losses: What each variant lost when paths began to be trained; empty before.
-        memory: What the trainer knows besides the weights; None at the start of a stage.
+        done: Number of steps so far.
+        losses: Loss of each variant when the training of paths began; empty before.
+        memory: The trainer's state besides the weights; None at the start of a stage.
     """
 
     done: int = 0
@@ -79,11 +79,10 @@ class SupernetTraining:
     """The training of a supernet: variants learn what the blocks compute that they replace, then paths.
 
     Args:
-        supernet: With the weights so far.
-        assignment: Has the source, data and seed.
-        params: Settings.
-        progress: Takes the progress and the parts that are done.
-        state: How far the training has come.
+        supernet: The supernet with its present weights.
+        assignment: Provides source, data and seed.
+        progress: Receives the progress and the parts that are done.
+        state: The progress of the training.
     """
 
     def __init__(
@@ -143,9 +142,9 @@ class SupernetTraining:
         """Train with an objective, from where it was left off.
 
         Args:
-            objective: One stage of the training.
-            first: The steps before its own.
-            steps: Its own.
+            objective: The objective of one stage.
+            first: Number of steps of earlier stages.
+            steps: Number of steps of this stage.
             rate: The highest learning rate.
             batch_size: Examples of a step.
         """

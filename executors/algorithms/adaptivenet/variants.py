@@ -32,7 +32,7 @@ class VariantMaker(ABC):
         """Return how many blocks in a row a variant replaces.
 
         Args:
-            amount: The number that the settings name, such as the share of the channels that is left.
+            amount: A number from the settings, such as the share of the channels that is left.
 
         Raises:
             ValueError: There are no variants of this amount; the message says what was expected.
@@ -43,10 +43,10 @@ class VariantMaker(ABC):
         """Return a cheaper graph with the input of the first block and the output shape of the last one.
 
         Args:
-            blocks: What it replaces, as many as `span` says; it has their layers or copies, with the weights
-                that its training starts from.
-            amount: As of `span`.
-            features: Examples of what the first block reads.
+            blocks: The blocks to replace, as many as `span` says; it has their layers or copies, with the
+                weights that its training starts from.
+            amount: A number from the settings, as for `span`.
+            features: Examples of the first block's input.
 
         Returns:
             The graph; None where these blocks have no such variant.
@@ -77,7 +77,7 @@ class ShrunkTogether(Shrunk):
     """Blocks with some of the channels inside and between, where one has none inside, as in plain networks.
 
     Args:
-        span: How many blocks.
+        span: Number of blocks.
     """
 
     def __init__(self, span: int) -> None:
@@ -117,10 +117,10 @@ class Kind:
     """Variants of one kind.
 
     Attributes:
-        name: Of a variant, with its amount.
-        maker: Makes them.
-        amount: What they are made with.
-        span: The blocks in a row that each replaces.
+        name: Name of a variant, with its amount.
+        maker: Makes the variants.
+        amount: The number from the settings that they are made with.
+        span: Number of blocks in a row that each variant replaces.
     """
 
     name: str

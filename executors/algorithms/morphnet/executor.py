@@ -140,7 +140,7 @@ class MorphNetExecutor(IterativePruningExecutor):
 
         Args:
             target: The network at the budget.
-            done: Share of the way there, along which widths fall geometrically.
+            done: Share of the way to the target, along which widths fall geometrically.
         """
         state = self._state
         moments = state.compensation.moments(state.assignment.setup.train)
@@ -209,9 +209,9 @@ class MorphNetExecutor(IterativePruningExecutor):
         """Return the rank of each of a group's units: dead, then spare, then by what it is worth.
 
         Args:
-            name: Of the group.
-            importance: Of its units [units], ascending.
-            spare: How many of them can be cut before the group has lost too much.
+            name: Name of the group.
+            importance: Importance of the group's units [units], ascending.
+            spare: Number of units that can be cut before the group has lost too much.
         """
         worth = worth_by_blocks(importance, self._savings(name, len(importance)))
         dead = importance < self._params.threshold
@@ -319,8 +319,9 @@ def worth_by_blocks(importance: Array, savings: Mapping[int, float]) -> Array:
     saves as much as the group's mean counts as its mean importance; of one that saves twice that, as half.
 
     Args:
-        importance: Of each unit [units], in the order in which they are cut.
-        savings: What cutting the first so many units saves, for some numbers of them, all being the last.
+        importance: Importance of each unit [units], in the order in which they are cut.
+        savings: Number of units -> costs saved by cutting the first so many units; the last number is all of
+            them.
     """
     lost = np.concatenate([[0.0], np.cumsum(importance)])
     counts = [0, *savings]

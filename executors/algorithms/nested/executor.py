@@ -157,11 +157,10 @@ class NestedExecutor(PruningExecutor):
         """Return a segment trained to the end.
 
         Args:
-            assignment: Has the source, and what is trained with.
-            training: Of the segment, as far as it has come.
-            progress: Takes the progress.
-            number: Of the segment among those that are trained now.
-            count: Of these.
+            training: The training of the segment so far.
+            progress: Receives the progress.
+            number: Number of the segment among those that are trained now.
+            count: Number of segments that are trained now.
         """
         source, steps, segment = assignment.source, self._params.segment_steps, training.segment
 
@@ -180,9 +179,8 @@ class NestedExecutor(PruningExecutor):
         """Return the segment that follows the last one, before its training.
 
         Args:
-            assignment: Has the source, and what is trained with.
             narrowest: The widths of its narrowest network.
-            within: Returns widths within limits, for those in between.
+            within: Returns the widths within limits, for the networks in between.
         """
         source = assignment.source
         if self._segments:
@@ -224,11 +222,10 @@ class NestedExecutor(PruningExecutor):
         Groups over which a layer averages stay whole: their masked units would count.
 
         Args:
-            assignment: Of the edge.
-            counts: How much each group counts.
-            quickly: Whether widths will do that are hardly worth less.
-            widths: From which they go down.
-            limits: On costs.
+            counts: Weight of each group.
+            quickly: Accept widths that are worth hardly less.
+            widths: The widths to start from.
+            limits: Limits on costs.
         """
         source, whole = assignment.source, averaged_groups(assignment.source)
         groups = {

@@ -39,8 +39,7 @@ class Database:
         """Open a database of the current schema, or make a new one.
 
         Args:
-            path: of the database.
-            busy_seconds: how long a call waits for other processes, until it fails as UNAVAILABLE.
+            busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
 
         Raises:
             MistifyError: STORE_VERSION, it is no store at all; UNAVAILABLE, it cannot be read or written.

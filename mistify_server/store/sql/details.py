@@ -52,10 +52,7 @@ def insert_points(session: Session, job_id: str, events: Iterable[GoalEvent], fi
     stay evenly apart, and nothing but their numbers is needed to tell which they are.
 
     Args:
-        session: The transaction.
-        job_id: Of the job.
-        events: The events.
-        first: The number of the first event.
+        first: Number of the first event.
     """
     updates = [
         (sequence, goal_id, event)

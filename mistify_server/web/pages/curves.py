@@ -17,9 +17,8 @@ def curves_of(goal: Goal, details: GoalDetails, formats: Iterable[AxisFormat]) -
     """Return the points of a goal's curves, as events have them, and the labels of its axes.
 
     Args:
-        goal: The goal.
-        details: Has the points.
-        formats: Of the axes that plug-ins have added.
+        details: Provides the points.
+        formats: Formats of axes that plug-ins have added.
     """
     axes = {*goal.budget, *(axis for point in details.curve for axis in point.relative_costs)}
     return {

@@ -27,9 +27,8 @@ def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -
     Of a goal without a package they are those that it limits.
 
     Args:
-        goal: The goal.
-        source: That of the goal; None while it is unknown.
-        formats: How to read the costs that plug-ins of the server have added.
+        source: None while it is unknown.
+        formats: Formats of axes that plug-ins have added.
     """
     own = source or Source({})
     if not goal.achieved:

@@ -55,7 +55,7 @@ def migrate(path: Path) -> None:
     of the current schema, or to one that does not exist.
 
     Args:
-        path: Of a database that nobody else writes to.
+        path: A database that nobody else writes to.
 
     Raises:
         MistifyError: STORE_VERSION, as `is_outdated`, or a step failed; UNAVAILABLE, it cannot be written.
@@ -90,7 +90,7 @@ def make_shrinkable(path: Path) -> None:
     the file itself, whatever its schema.
 
     Args:
-        path: Of a database that nobody else uses; nothing happens to one that does not exist.
+        path: A database that nobody else uses; nothing happens if it does not exist.
     """
     if not path.exists():
         return
