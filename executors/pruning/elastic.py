@@ -40,7 +40,7 @@ _KINDS: Final = ("keep", "order", "sizes", "weights")
 
 
 @dataclass(frozen=True)
-class Segment:
+class NestedSegment:
     """A network with others nested in it, from the widest, which is itself, to the narrowest.
 
     Attributes:
@@ -140,7 +140,7 @@ class SegmentTraining:
         memory: The trainer's state besides the weights; None before the first step.
     """
 
-    segment: Segment
+    segment: NestedSegment
     steps: int = 0
     memory: Memory | None = None
 
@@ -164,7 +164,7 @@ def train_nested(
     steps: int,
     report: Callable[[int, float], None],
     keep: Callable[[SegmentTraining], None],
-) -> Segment:
+) -> NestedSegment:
     """Train all networks of a segment together, and return it with their weights.
 
     Each part begins as it does after an interruption, so that both end at the same weights.
@@ -198,7 +198,7 @@ def train_nested(
     return segment
 
 
-def saved(segments: Iterable[Segment]) -> bytes:
+def saved(segments: Iterable[NestedSegment]) -> bytes:
     """Return segments as bytes."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     for number, segment in enumerate(segments):
@@ -206,18 +206,18 @@ def saved(segments: Iterable[Segment]) -> bytes:
     return _written(arrays)
 
 
-def loaded(content: bytes) -> list[Segment]:
+def loaded(content: bytes) -> list[NestedSegment]:
     """Return the segments that `saved` was given; none where there is no content."""
     parts = _parted(_read(content)) if content else {}
     return [_segment_of(parts[number]) for number in sorted(parts, key=int)]
 
 
-def _segment_of(part: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> Segment:
+def _segment_of(part: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> NestedSegment:
     """Return a segment from its arrays; where it has no groups, there are none but its weights."""
-    return Segment(**{kind: part.get(kind, {}) for kind in _KINDS})
+    return NestedSegment(**{kind: part.get(kind, {}) for kind in _KINDS})
 
 
-def _arrays_of(name: str, segment: Segment) -> dict[str, npt.NDArray[Any]]:
+def _arrays_of(name: str, segment: NestedSegment) -> dict[str, npt.NDArray[Any]]:
     return {f"{name} {kind} {key}": array for kind in _KINDS for key, array in getattr(segment, kind).items()}
 
 

@@ -21,8 +21,8 @@ from executors.contract.preparation import PreparationProgress
 from executors.params import NestedParams, Params
 from executors.pruning.allocation import AllocationTerms, Weights, allocate
 from executors.pruning.elastic import (
+    NestedSegment,
     NestedWeights,
-    Segment,
     SegmentTraining,
     first_units,
     loaded,
@@ -64,8 +64,8 @@ class NestedExecutor(PruningExecutor):
 
     def __init__(self, params: Params) -> None:
         super().__init__(params)
-        self._segments: list[Segment] = []
-        self._shown: tuple[Segment, NestedWeights] | None = None
+        self._segments: list[NestedSegment] = []
+        self._shown: tuple[NestedSegment, NestedWeights] | None = None
 
     @classmethod
     def shared_steps(cls, params: Params) -> int:
@@ -153,7 +153,7 @@ class NestedExecutor(PruningExecutor):
         progress: PreparationProgress,
         number: int,
         count: int,
-    ) -> Segment:
+    ) -> NestedSegment:
         """Return a segment trained to the end.
 
         Args:
@@ -201,7 +201,7 @@ class NestedExecutor(PruningExecutor):
         sizes.append(narrowest)
         columns = {name: np.array([size[name] for size in sizes]) for name in narrowest}
         weights = {name: variable.numpy() for name, variable in trainable_weights(model).items()}
-        return SegmentTraining(Segment(keep, order, columns, weights))
+        return SegmentTraining(NestedSegment(keep, order, columns, weights))
 
     def _show(self, assignment: Assignment) -> None:
         """Go on to the network that the limits leave, in the first segment that has one."""
@@ -242,12 +242,12 @@ class NestedExecutor(PruningExecutor):
         return PruningState.of(narrow(assignment.source, {}), assignment, self._structure_loss)
 
 
-def _first_within(segments: Iterable[Segment], assignment: Assignment) -> Segment | None:
+def _first_within(segments: Iterable[NestedSegment], assignment: Assignment) -> NestedSegment | None:
     """Return the first segment that has a network within the limits."""
     return next((segment for segment in segments if _holds(assignment, segment.narrowest)), None)
 
 
-def _largest_within(segment: Segment, assignment: Assignment) -> dict[str, int]:
+def _largest_within(segment: NestedSegment, assignment: Assignment) -> dict[str, int]:
     """Return the widths of the largest network of a segment within the limits, or of its narrowest."""
     places = range(_PLACES)
     place = bisect_left(places, True, key=lambda at: _holds(assignment, segment.widths(at / _PLACES)))

@@ -11,8 +11,8 @@ from executors.contract.executor import Assignment, StuckError
 from executors.contract.preparation import PreparationProgress
 from executors.params import NestedParams
 from executors.pruning.elastic import (
+    NestedSegment,
     NestedWeights,
-    Segment,
     SegmentTraining,
     first_units,
     loaded,
@@ -165,7 +165,7 @@ def test_a_source_without_channel_groups_is_prepared_as_it_is(training_setup) ->
 def test_a_training_is_the_same_after_saving() -> None:
     weights = {"dense/kernel": np.ones((2, 3), np.float32)}
     memory = Memory("sgd", 5, {"momentums": {"dense/kernel": np.full((2, 3), 0.5, np.float32)}})
-    training = SegmentTraining(Segment({}, {}, {}, weights), 3, memory)
+    training = SegmentTraining(NestedSegment({}, {}, {}, weights), 3, memory)
     again = SegmentTraining.loaded(training.saved())
     assert (again.steps, again.memory.optimizer, again.memory.steps) == (3, "sgd", 5)
     for kind, moments in memory.arrays.items():
@@ -210,7 +210,7 @@ def test_units_that_are_not_there_keep_their_weights(trained, training_setup) ->
 
 def test_sizes_between_two_are_found_on_the_way() -> None:
     sizes = {"conv": np.array([16, 8, 4])}
-    segment = Segment({"conv": np.ones(16, bool)}, {"conv": np.arange(16)[::-1]}, sizes, {})
+    segment = NestedSegment({"conv": np.ones(16, bool)}, {"conv": np.arange(16)[::-1]}, sizes, {})
     assert [segment.widths(place)["conv"] for place in (0, 0.25, 0.5, 1)] == [16, 11, 8, 4]
     keep, order = segment.onward()
     assert np.flatnonzero(keep["conv"]).tolist() == [12, 13, 14, 15]
