@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from executors.algorithms.adaptivenet.space import Space, Subnet
+from executors.algorithms.adaptivenet.space import Subnet, SupernetSpace
 
 #: The share of the subnets that are drawn from all, whatever they cost and lose.
 _OF_ALL: Final = 0.2
@@ -28,7 +28,7 @@ class PathSampler:
         losses: Loss that each variant adds by itself.
     """
 
-    def __init__(self, space: Space, costs: Sequence[float], losses: Sequence[float]) -> None:
+    def __init__(self, space: SupernetSpace, costs: Sequence[float], losses: Sequence[float]) -> None:
         self._space = space
         self._costs = np.array(costs, float)
         worst = max(losses)

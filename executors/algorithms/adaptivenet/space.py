@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Space:
+class SupernetSpace:
     """Subnets: variants from the inputs to the outputs, each beginning where the one before ends.
 
     Attributes:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.algorithms.adaptivenet.space import Place, Space, Subnet
+from executors.algorithms.adaptivenet.space import Place, Subnet, SupernetSpace
 from executors.algorithms.adaptivenet.variants import Kind, UnfitVariantError, kinds
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
@@ -54,7 +54,7 @@ class Supernet:
         self,
         source: Structure,
         largest: float,
-        space: Space,
+        space: SupernetSpace,
         model: keras.Model,
         unfit: Sequence[str] = (),
     ) -> None:
@@ -117,7 +117,7 @@ class Supernet:
         if not graphs:
             _require_fit(unfit)
             return None
-        space = Space(tuple(places), len(parts))
+        space = SupernetSpace(tuple(places), len(parts))
         return cls(source, params.largest, space, built(beside(graphs, "variants")), unfit)
 
     @property
@@ -164,7 +164,7 @@ class Supernet:
 
         Args:
             inputs: Input name -> [examples, ...].
-            path: The choice at each position (`Space.path`) [blocks].
+            path: The choice at each position (`SupernetSpace.path`) [blocks].
         """
         features = {1: next(iter(call(self._blocks[0], inputs, training=False).values()))}
         for position in range(2, self.space.blocks):
@@ -243,7 +243,7 @@ class Supernet:
             model = keras.models.model_from_json(str(arrays["model"]))
             for number, weight in enumerate(model.weights):
                 weight.assign(arrays[f"weight-{number}"])
-        space = Space(tuple(Place(**place) for place in about["places"]), about["blocks"])
+        space = SupernetSpace(tuple(Place(**place) for place in about["places"]), about["blocks"])
         return TrainedSupernet(cls(source, largest, space, model, about["unfit"]), about["losses"])
 
     def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:

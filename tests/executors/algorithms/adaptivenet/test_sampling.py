@@ -3,11 +3,11 @@
 import numpy as np
 
 from executors.algorithms.adaptivenet.sampling import PathSampler
-from executors.algorithms.adaptivenet.space import Place, Space
+from executors.algorithms.adaptivenet.space import Place, SupernetSpace
 
 #: Six blocks; each but the first and the last may be replaced by a half, and two in a row by one.
 BLOCKS = 6
-SPACE = Space(
+SPACE = SupernetSpace(
     (
         *(Place(f"block-{n}", n, 1) for n in range(BLOCKS)),
         *(Place(f"half-{n}", n, 1) for n in range(1, BLOCKS - 1)),

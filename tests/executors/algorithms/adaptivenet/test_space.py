@@ -5,14 +5,14 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from executors.algorithms.adaptivenet.space import Place, Space
+from executors.algorithms.adaptivenet.space import Place, SupernetSpace
 
 LIMITED = "flops", "params"
 
 
 def space_of(blocks, extra):
     originals = (Place(f"block-{n}", n, 1) for n in range(blocks))
-    return Space(
+    return SupernetSpace(
         (*originals, *(Place(f"{s}+{span}-{n}", s, span) for n, (s, span) in enumerate(extra))), blocks
     )
 
