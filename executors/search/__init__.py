@@ -3,6 +3,15 @@
 from executors.search.evolution import Evolution, founders
 from executors.search.inheritance import Inheritance
 from executors.search.predictor import Predictor, Sample
-from executors.search.space import Architecture, Genes, Space
+from executors.search.space import Architecture, ArchitectureSpace, Genes
 
-__all__ = ["Architecture", "Evolution", "Genes", "Inheritance", "Predictor", "Sample", "Space", "founders"]
+__all__ = [
+    "Architecture",
+    "ArchitectureSpace",
+    "Evolution",
+    "Genes",
+    "Inheritance",
+    "Predictor",
+    "Sample",
+    "founders",
+]

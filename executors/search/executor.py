@@ -12,7 +12,7 @@ import numpy as np
 from executors.contract.executor import StuckError
 from executors.pruning.executor import IterativePruningExecutor
 from executors.pruning.state import PruningState
-from executors.search import Genes, Inheritance, Space, founders
+from executors.search import ArchitectureSpace, Genes, Inheritance, founders
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded, share_left
@@ -36,7 +36,7 @@ class CutSearch:
     """
 
     state: PruningState
-    space: Space
+    space: ArchitectureSpace
     inheritance: Inheritance
     rng: np.random.Generator
     source_blocks: tuple[str, ...]
@@ -46,7 +46,7 @@ class CutSearch:
         """Return the search among all that can be cut from a network as it is."""
         assignment = state.assignment
         blocks = tuple(block.name for block in residual_blocks(assignment.source.graph))
-        space = Space(state.structure, state.masks.widths, assignment.profiles)
+        space = ArchitectureSpace(state.structure, state.masks.widths, assignment.profiles)
         inheritance = Inheritance.of(state)
         rng = np.random.default_rng([assignment.seed, state.cuts])
         return cls(state, space, inheritance, rng, blocks)

@@ -62,7 +62,7 @@ class _Whole:
         return cls(structure, {block.name: block for block in residual_blocks(structure.graph)})
 
 
-class Space:
+class ArchitectureSpace:
     """The architectures that can be cut from a network, as genes.
 
     Layers that must stay are in no block that is left out. With frozen layers, and such as are kept as they

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.search import Space
+from executors.search import ArchitectureSpace
 from executors.structure import analyse, at_resolution, freeze, narrow, residual_blocks, shallower
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, meets
@@ -30,7 +30,7 @@ def structure():
 
 @pytest.fixture
 def space(structure):
-    return Space(structure, structure.widths, ())
+    return ArchitectureSpace(structure, structure.widths, ())
 
 
 #: Images as they are.
@@ -38,7 +38,7 @@ WHOLE = [1.0] * 4
 
 
 def test_genes_are_halvings_of_the_widths_that_are_left_and_blocks_and_eighths_of_images(structure):
-    space = Space(structure, {"stem": 8, "in_1": 24, "in_2": 12}, ())
+    space = ArchitectureSpace(structure, {"stem": 8, "in_1": 24, "in_2": 12}, ())
     assert space.size == (3, 2 + 4)
     actual = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0, *WHOLE]))
     assert actual.widths == {"stem": 4, "in_1": 24, "in_2": 1}
@@ -51,14 +51,14 @@ def test_images_stay_as_they_are_where_a_network_is_made_for_their_size():
     inputs = keras.Input((8, 8, 3))
     x = layers.Conv2D(4, 3, name="only")(inputs)
     structure = analyse(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(x))))
-    assert Space(structure, structure.widths, ()).size == (1, 0)
+    assert ArchitectureSpace(structure, structure.widths, ()).size == (1, 0)
 
 
 def test_images_get_only_so_small_as_a_network_takes_them():
     inputs = keras.Input((8, 8, 3))
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 6, name="only")(inputs))
     structure = analyse(keras.Model(inputs, layers.Dense(2)(x)))
-    assert Space(structure, structure.widths, ()).size == (1, 2)
+    assert ArchitectureSpace(structure, structure.widths, ()).size == (1, 2)
 
 
 def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
@@ -107,7 +107,7 @@ def frozen():
 
 
 def test_frozen_layers_see_the_same_images_and_none_of_their_blocks_is_left_out(frozen):
-    space = Space(frozen, frozen.widths, ())
+    space = ArchitectureSpace(frozen, frozen.widths, ())
     assert list(frozen.groups) == ["in_2"]
     assert list(space.blocks) == ["sum_2"]
     assert space.size == (1, 1)
@@ -116,7 +116,7 @@ def test_frozen_layers_see_the_same_images_and_none_of_their_blocks_is_left_out(
 
 @pytest.mark.parametrize(("depth", "stays"), [(0, 0.0), (1, 0.0), (2, 1.0)])
 def test_frozen_blocks_are_among_those_that_stay(frozen, depth, stays):
-    space = Space(frozen, frozen.widths, ())
+    space = ArchitectureSpace(frozen, frozen.widths, ())
     limits = {FLOPS: frozen.network().flops}
     assert space.fitted(np.array([0.0, 0.0]), limits, depth)[1:].tolist() == [stays]
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.search import Space
+from executors.search import ArchitectureSpace
 from executors.structure import (
     analyse,
     at_resolution,
@@ -79,7 +79,7 @@ def test_several_groups_of_one_layer_keep_so_many_channels_together() -> None:
 def test_a_block_with_a_layer_of_a_rule_stays(pattern: str, rule: LayerRule, removable: list[str]) -> None:
     structure = analyse(network(), {pattern: rule})
     assert [block.name for block in removable_blocks(structure)] == removable
-    assert list(Space(structure, structure.widths, ()).blocks) == removable
+    assert list(ArchitectureSpace(structure, structure.widths, ()).blocks) == removable
 
 
 def test_images_stay_as_large_for_a_layer_that_is_kept() -> None:
@@ -87,7 +87,7 @@ def test_images_stay_as_large_for_a_layer_that_is_kept() -> None:
 
     def images(rule: LayerRule) -> int:
         structure = analyse(network(), {"wide": rule})
-        space = Space(structure, structure.widths, ())
+        space = ArchitectureSpace(structure, structure.widths, ())
         return space.size[1] - len(space.blocks)
 
     assert (images(KEEP), images(LayerRule(4))) == (0, 4)
