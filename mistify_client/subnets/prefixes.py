@@ -13,29 +13,29 @@ Prefix: TypeAlias = tuple[BlockVariant, ...]
 
 
 @dataclass
-class Branch:
-    """A part of a tree of subnets: blocks, and what goes on from the feature behind them.
+class PrefixNode:
+    """A node of a tree of subnets: blocks, and the nodes that go on from the feature behind them.
 
     Attributes:
-        blocks: From the feature of the branch that this one goes on from.
+        blocks: From the feature of the parent.
         subnet: The number of the subnet that ends here; None where others go on.
-        branches: Those that go on.
+        children: The nodes that go on from here.
     """
 
     blocks: tuple[BlockVariant, ...]
     subnet: int | None = None
-    branches: list["Branch"] = field(default_factory=list)
+    children: list["PrefixNode"] = field(default_factory=list)
 
     def runs(self) -> Iterator[BlockVariant]:
         """Yield the blocks of the tree in the order in which they run, depth first."""
         yield from self.blocks
-        for branch in self.branches:
-            yield from branch.runs()
+        for node in self.children:
+            yield from node.runs()
 
 
 def tree_of(
     subnets: Sequence[Subnet], table: LatencyTable, feature_bytes: Mapping[int, int], limit_bytes: int
-) -> Branch:
+) -> PrefixNode:
     """Return a tree of subnets in which the most important shared prefixes are computed once.
 
     A prefix is as important as it takes long and many subnets share it. Along each subnet, the features that
@@ -76,17 +76,17 @@ def _importance(table: LatencyTable, sharing: Mapping[Prefix, Sequence[Subnet]])
     return lambda prefix: table.latency_ms(prefix) * len(sharing[prefix])
 
 
-def _tree(subnets: Sequence[Subnet], kept: set[Prefix]) -> Branch:
-    root = Branch(())
-    branches: dict[Prefix, Branch] = {}
+def _tree(subnets: Sequence[Subnet], kept: set[Prefix]) -> PrefixNode:
+    root = PrefixNode(())
+    nodes: dict[Prefix, PrefixNode] = {}
     for number in sorted(range(len(subnets)), key=lambda number: [one.file for one in subnets[number]]):
         subnet = subnets[number]  # those with the same first blocks follow each other
         parent, behind = root, 0
         for length in (length for length in range(1, len(subnet)) if subnet[:length] in kept):
             prefix = subnet[:length]
-            if prefix not in branches:
-                branches[prefix] = Branch(subnet[behind:length])
-                parent.branches.append(branches[prefix])
-            parent, behind = branches[prefix], length
-        parent.branches.append(Branch(subnet[behind:], number))
+            if prefix not in nodes:
+                nodes[prefix] = PrefixNode(subnet[behind:length])
+                parent.children.append(nodes[prefix])
+            parent, behind = nodes[prefix], length
+        parent.children.append(PrefixNode(subnet[behind:], number))
     return root

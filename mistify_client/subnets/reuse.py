@@ -12,7 +12,7 @@ from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Tensors
 from mistify_client.assembly.paging import return_memory
 from mistify_client.runtime.inputs import Array, bind
-from mistify_client.subnets.prefixes import Branch, tree_of
+from mistify_client.subnets.prefixes import PrefixNode, tree_of
 from mistify_client.subnets.residence import ResidentBlocks
 from mistify_client.subnets.space import Subnet
 from mistify_client.subnets.table import LatencyTable
@@ -115,19 +115,21 @@ class GroupEvaluation:
         return variant.content.size + self._bytes_at[variant.start] + self._bytes_at[variant.end]
 
 
-def _run(branch: Branch, tensors: Tensors, blocks: ResidentBlocks) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Yield the outputs of each subnet behind a branch, depth first; features go when they are done with.
+def _run(
+    node: PrefixNode, tensors: Tensors, blocks: ResidentBlocks
+) -> Iterator[tuple[int, dict[str, Array]]]:
+    """Yield the outputs of each subnet behind a node, depth first; features go when they are done with.
 
     Args:
-        branch: Of a tree.
+        node: Of a tree.
         tensors: From which it goes on.
         blocks: In memory.
     """
-    for variant in branch.blocks:
+    for variant in node.blocks:
         tensors = blocks.next(variant)(tensors)
-    if branch.subnet is not None:
-        yield branch.subnet, dict(tensors)
-    for each in branch.branches:
+    if node.subnet is not None:
+        yield node.subnet, dict(tensors)
+    for each in node.children:
         yield from _run(each, tensors, blocks)
 
 

@@ -14,12 +14,12 @@ def subnets_of(own, count, seed=0):
     return list({own.space.random(rng): None for _ in range(count)})
 
 
-def paths(branch, blocks=(), kept=()):
+def paths(node, blocks=(), kept=()):
     """Yield the number, the blocks, and the positions of the kept features of each subnet of a tree."""
-    blocks += branch.blocks
-    if branch.subnet is not None:
-        yield branch.subnet, blocks, kept
-    for each in branch.branches:
+    blocks += node.blocks
+    if node.subnet is not None:
+        yield node.subnet, blocks, kept
+    for each in node.children:
         yield from paths(each, blocks, (*kept, blocks[-1].end) if blocks else kept)
 
 
