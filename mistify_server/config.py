@@ -236,14 +236,14 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
     """
     chosen = {name: value for name, value in flags.items() if value not in (None, [])}
 
-    class Merged(ServeConfig):
+    class ConfigWithFile(ServeConfig):
         model_config = SettingsConfigDict(toml_file=path)
 
     source = "the command line" if path is None else str(path)
     try:
         if path is not None:
             path.read_bytes()  # pydantic-settings takes a file that is not there for an empty one
-        config = Merged(**chosen)  # type: ignore[arg-type]
+        config = ConfigWithFile(**chosen)  # type: ignore[arg-type]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "fix it")
         raise invalid_config([problem], source) from error
