@@ -19,7 +19,7 @@ _Name: TypeAlias = str | int
 
 
 @dataclass(frozen=True)
-class Node:
+class GoalNode:
     """A goal, or the source of a batch, whose `goal` is None, and the place of its upper left corner."""
 
     goal: Goal | None
@@ -42,7 +42,7 @@ class Line:
 class Drawing:
     """Nodes and lines, and the width and the height that they take."""
 
-    nodes: Sequence[Node]
+    nodes: Sequence[GoalNode]
     lines: Sequence[Line]
     width: float
     height: float
@@ -101,7 +101,7 @@ def _depth_first(
     return order
 
 
-def _node(name: _Name, known: Mapping[str, Goal], x: float, y: float) -> Node:
+def _node(name: _Name, known: Mapping[str, Goal], x: float, y: float) -> GoalNode:
     if isinstance(name, int):
-        return Node(None, name, x, y)
-    return Node(known[name], known[name].batch, x, y)
+        return GoalNode(None, name, x, y)
+    return GoalNode(known[name], known[name].batch, x, y)
