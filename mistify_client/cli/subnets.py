@@ -24,7 +24,7 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.porting.printing import print_line
 from mistify_client.runtime.versions import current, state_directory
-from mistify_client.subnets.adapting import Adaptation, adapt
+from mistify_client.subnets.adapting import AdaptationResult, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
 
@@ -116,7 +116,7 @@ def _latency(text: str) -> Quantity:
         raise invalid_config([error.problem("--latency")], "the command line") from error
 
 
-def _summary(result: Adaptation) -> str:
+def _summary(result: AdaptationResult) -> str:
     pool, chosen, original = result.pool, result.chosen, result.original
     return (
         f"chosen: {format_time(chosen.latency_ms, 3)} of at most {format_time(pool.budget_ms, 3)}, "
@@ -126,7 +126,7 @@ def _summary(result: Adaptation) -> str:
     )
 
 
-def _as_json(result: Adaptation, seconds: float) -> dict[str, Any]:
+def _as_json(result: AdaptationResult, seconds: float) -> dict[str, Any]:
     return {
         "chosen": result.chosen.model_dump(mode="json"),
         "original": result.original.model_dump(mode="json"),

@@ -40,7 +40,7 @@ MOST_EXAMPLES: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Adaptation:
+class AdaptationResult:
     """The result of an adaptation.
 
     Attributes:
@@ -70,7 +70,7 @@ def adapt(
     seconds: float = SECONDS,
     token_file: Path | None = None,
     on_progress: Callable[[str], None] = lambda line: None,
-) -> Adaptation:
+) -> AdaptationResult:
     """Choose the subnet of a package that is the most accurate on a device's data within a latency.
 
     Blocks are measured once; what they take is kept in `PACKAGE.state/subnets/`. Nothing else changes until
@@ -128,7 +128,7 @@ def adapt(
         )
         pool = install_pool(package, pool, expected=directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
-    return Adaptation(
+    return AdaptationResult(
         chosen, candidates[0].entry(scorer.figure), pool, len(candidates), evaluation.runs, evaluation.saved
     )
 

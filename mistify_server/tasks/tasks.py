@@ -64,7 +64,7 @@ class PrepareTask(Message):
     seed: int
 
 
-class Adaptation(Message):
+class AdaptationTask(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
     `quantizations` are those of the packages: limits on latency are measured with them, and with the threads
@@ -83,14 +83,14 @@ class Adaptation(Message):
     prepared: str | None = None
 
 
-class AdaptTask(Adaptation):
+class AdaptTask(AdaptationTask):
     """One edge of a goal tree: from the parent's checkpoint to a goal."""
 
     kind: Literal["adapt"] = "adapt"
     targets: tuple[Target, ...] = ()
 
 
-class BranchTask(Adaptation):
+class BranchTask(AdaptationTask):
     """The branches of a goal's package (paper 6): from the goal's checkpoint to multiples of its budget.
 
     `shares` are the multiples, ascending, the goal's own 1 among them; `costs` are the checkpoint's;
