@@ -47,7 +47,7 @@ from benchmarks.elastic_stores import PortedBlocks, add_options, device_examples
 from benchmarks.harness import Figures, Target, paired_ratio, run, seeds_of
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
-from mistify_client.subnets.candidates import Candidate, Score, Scorer
+from mistify_client.subnets.candidates import Candidate, Scorer, SubnetScore
 from mistify_client.subnets.neighbourhood import NearbyMoves
 from mistify_client.subnets.reuse import FEATURE_BYTES, GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
@@ -216,10 +216,10 @@ class Watched:
         self._start = process_time()
         self.seconds: list[float] = []
 
-    def __call__(self, subnets: Sequence[Subnet]) -> list[Score]:
+    def __call__(self, subnets: Sequence[Subnet]) -> list[SubnetScore]:
         """Return the score of each subnet."""
         groups = [[subnet] for subnet in subnets] if self._one_by_one else [subnets]
-        scores: list[Score] = []
+        scores: list[SubnetScore] = []
         for group in groups:
             scores += self._scorer(group)
             self.seconds += [process_time() - self._start] * len(group)

@@ -9,7 +9,7 @@ from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
-from mistify_client.subnets.candidates import Score
+from mistify_client.subnets.candidates import SubnetScore
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class Answers(Protocol):
         """
         ...
 
-    def score(self, sums: Floats) -> Score:
+    def score(self, sums: Floats) -> SubnetScore:
         """Return the score that sums over all batches come to."""
         ...
 
@@ -76,9 +76,9 @@ class Classes:
         chosen = np.take_along_axis(logarithms, np.maximum(right, 0)[..., None], -1)[..., 0]
         return np.array([same.sum(), -chosen[known].sum()])
 
-    def score(self, sums: Floats) -> Score:
+    def score(self, sums: Floats) -> SubnetScore:
         """Return the share of right answers, and the mean cross-entropy."""
-        return Score(*map(float, sums / self._known))
+        return SubnetScore(*map(float, sums / self._known))
 
 
 class Figures:
@@ -108,10 +108,10 @@ class Figures:
         """Return the sum of the errors, or of their squares, of a batch."""
         return np.array([self._cost(output - self._right[rows].reshape(output.shape)).sum()])
 
-    def score(self, sums: Floats) -> Score:
+    def score(self, sums: Floats) -> SubnetScore:
         """Return the share that is explained, and the share that is not."""
         unexplained = float(sums[0]) / self._most
-        return Score(max(0.0, 1 - unexplained), unexplained)
+        return SubnetScore(max(0.0, 1 - unexplained), unexplained)
 
 
 def answers_of(kind: OutputKind, right: Array, metric: Metric = Metric.MEAN_SCORE) -> Answers:

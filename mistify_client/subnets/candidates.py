@@ -13,7 +13,7 @@ from mistify_client.subnets.table import LatencyTable
 _LOSS_WEIGHT: Final = 0.5
 
 
-class Score(NamedTuple):
+class SubnetScore(NamedTuple):
     """How good a subnet is: its accuracy, the higher the better, and its loss, the lower the better."""
 
     accuracy: float
@@ -26,10 +26,10 @@ class Score(NamedTuple):
 
 
 #: A figure of a score, for people.
-Figure: TypeAlias = Callable[[Score], float]
+Figure: TypeAlias = Callable[[SubnetScore], float]
 
 #: Scores candidates, all of a batch at once.
-Scorer: TypeAlias = Callable[[Sequence[Subnet]], Sequence[Score]]
+Scorer: TypeAlias = Callable[[Sequence[Subnet]], Sequence[SubnetScore]]
 
 
 class Candidate(NamedTuple):
@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
 
     subnet: Subnet
     latency_ms: float
-    score: Score
+    score: SubnetScore
 
     def entry(self, figure: Figure = attrgetter("accuracy")) -> PoolEntry:
         """Return what a pool keeps of it, with a figure of its score."""

@@ -10,7 +10,7 @@ from mistify.package.blocks import BlockStore
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
 from mistify_client.subnets.answers import Figures, answers_of
-from mistify_client.subnets.candidates import Score
+from mistify_client.subnets.candidates import SubnetScore
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.space import Subnet
 
@@ -56,7 +56,7 @@ class SubnetScorer:
         right = targets or self._predictions(original)
         self._answers = {name: answers_of(self._kinds[name], own, self.metric) for name, own in right.items()}
 
-    def __call__(self, subnets: Sequence[Subnet]) -> list[Score]:
+    def __call__(self, subnets: Sequence[Subnet]) -> list[SubnetScore]:
         """Return the score of each subnet.
 
         Args:
@@ -72,15 +72,15 @@ class SubnetScorer:
                 sums[number][name] = sums[number][name] + answers.sums(values, rows)
         return [self._score(own) for own in sums]
 
-    def figure(self, score: Score) -> float:
+    def figure(self, score: SubnetScore) -> float:
         """Return a score as a figure of the metric."""
         errors = [answers.error for answers in self._answers.values() if isinstance(answers, Figures)]
         return score.accuracy if self.metric.is_share else score.loss * errors[0]
 
-    def _score(self, sums: Mapping[str, Array]) -> Score:
+    def _score(self, sums: Mapping[str, Array]) -> SubnetScore:
         scores = [answers.score(sums[name]) for name, answers in self._answers.items()]
         accuracy, loss = map(float, np.mean(scores, axis=0))
-        return Score(accuracy, loss) if np.isfinite(loss) else Score(0.0, _NO_FIGURES)
+        return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NO_FIGURES)
 
     def _predictions(self, subnet: Subnet) -> dict[str, Array]:
         """Return what a subnet answers to all examples: probabilities, or figures."""

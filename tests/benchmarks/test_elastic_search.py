@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.elastic_search import SIDES, Moment, Watched, bests, figures_of, main, reached_by
 from benchmarks.porting import TRAIN
-from mistify_client.subnets.candidates import Candidate, Score
+from mistify_client.subnets.candidates import Candidate, SubnetScore
 from tests.mistify_client.subnets.spaces import known
 
 
@@ -55,7 +55,7 @@ def test_the_best_so_far_keeps_the_budget():
     subnets = list(known(4).space)[:6]
     accuracies, latencies_ms = (0.9, 0.3, 0.5, 0.5, 0.95, 0.7), (9.0, 5.0, 5.0, 4.0, 6.0, 5.0)
     candidates = [
-        Candidate(subnet, latency_ms, Score(accuracy, 1.0))
+        Candidate(subnet, latency_ms, SubnetScore(accuracy, 1.0))
         for subnet, accuracy, latency_ms in zip(subnets, accuracies, latencies_ms, strict=True)
     ]
     assert bests(candidates, 5.0) == [1, 2, 5]
@@ -69,7 +69,7 @@ def test_each_subnet_has_the_time_at_which_its_group_has_scores(one_by_one, monk
 
     def scorer(group):
         groups.append(len(group))
-        return [Score(1 - own.lost_by(subnet), 0.0) for subnet in group]
+        return [SubnetScore(1 - own.lost_by(subnet), 0.0) for subnet in group]
 
     watched = Watched(scorer, one_by_one=one_by_one)
     scores = watched(subnets[:3]) + watched(subnets[3:])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mistify_client.subnets.candidates import Candidate, Score, best_entries
+from mistify_client.subnets.candidates import Candidate, SubnetScore, best_entries
 from tests.mistify_client.subnets.spaces import known
 
 
@@ -11,7 +11,7 @@ def test_no_other_candidate_is_as_fast_and_as_accurate():
     own = known(4)
     rng = np.random.default_rng(0)
     candidates = [
-        Candidate(subnet, float(rng.integers(1, 30)), Score(float(rng.integers(20)) / 20, 0.0))
+        Candidate(subnet, float(rng.integers(1, 30)), SubnetScore(float(rng.integers(20)) / 20, 0.0))
         for subnet in own.space
     ]
     points = {(one.latency_ms, one.score.accuracy) for one in candidates}
@@ -30,11 +30,11 @@ def test_no_other_candidate_is_as_fast_and_as_accurate():
 @pytest.mark.parametrize(
     ("faster", "slower", "kept"),
     [
-        (Score(0.8, 1.0), Score(0.8, 0.9), 2),
-        (Score(0.8, 1.0), Score(0.8, 1.1), 1),
-        (Score(0.8, 1.0), Score(0.79, 0.9), 1),
-        (Score(0.8, 1.0), Score(0.82, 1.1), 1),
-        (Score(0.0, 5.0), Score(0.0, 4.0), 2),
+        (SubnetScore(0.8, 1.0), SubnetScore(0.8, 0.9), 2),
+        (SubnetScore(0.8, 1.0), SubnetScore(0.8, 1.1), 1),
+        (SubnetScore(0.8, 1.0), SubnetScore(0.79, 0.9), 1),
+        (SubnetScore(0.8, 1.0), SubnetScore(0.82, 1.1), 1),
+        (SubnetScore(0.0, 5.0), SubnetScore(0.0, 4.0), 2),
     ],
 )
 def test_a_tenth_of_loss_counts_as_five_points_of_accuracy(faster, slower, kept):
@@ -49,7 +49,7 @@ def test_no_entry_is_slower_and_less_accurate_than_another_or_than_the_original(
     for _ in range(200):
         candidates = [
             Candidate(
-                subnet, float(rng.integers(1, 9)), Score(float(rng.uniform()), float(rng.uniform(0, 5)))
+                subnet, float(rng.integers(1, 9)), SubnetScore(float(rng.uniform()), float(rng.uniform(0, 5)))
             )
             for subnet in space[: rng.integers(1, 9)]
         ]
@@ -68,5 +68,5 @@ def test_no_entry_is_slower_and_less_accurate_than_another_or_than_the_original(
 
 def test_entries_have_what_they_are_ranked_by():
     subnet, *_ = known(4).space
-    (entry,) = best_entries([Candidate(subnet, 1.0, Score(0.8, 0.4))])
+    (entry,) = best_entries([Candidate(subnet, 1.0, SubnetScore(0.8, 0.4))])
     assert (entry.accuracy, entry.loss, entry.score) == (0.8, 0.4, pytest.approx(0.6))

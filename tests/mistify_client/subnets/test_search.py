@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mistify_client.subnets.additive import best_sums, corrected, lost_alone
-from mistify_client.subnets.candidates import Candidate, Candidates, Score
+from mistify_client.subnets.candidates import Candidate, Candidates, SubnetScore
 from mistify_client.subnets.search import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.subnets.spaces import known
@@ -19,7 +19,7 @@ class Scorer:
 
     def __call__(self, subnets):
         self.batches.append(list(subnets))
-        return [Score(1 - self.lost(subnet), 2 + self.lost(subnet)) for subnet in subnets]
+        return [SubnetScore(1 - self.lost(subnet), 2 + self.lost(subnet)) for subnet in subnets]
 
     @property
     def scored(self):
@@ -173,10 +173,10 @@ def test_additive_finds_what_is_nearly_the_best_where_losses_do_not_add_up():
 def test_what_variants_lose_is_corrected_by_what_a_subnet_with_them_lost():
     """One subnet of two variants that lost 0.23 more than their sum: each gets its part but for the trust."""
     own = known(2, merged=())
-    whole = Candidate(own.space.original, 1.0, Score(0.9, 2.0))
+    whole = Candidate(own.space.original, 1.0, SubnetScore(0.9, 2.0))
     first, second = (next(one for one in own.space.variants[2:] if one.start == at) for at in range(2))
     subnet = (first, second)
-    scored = Candidate(subnet, 1.0, Score(0.5, 2.0 + own.lost_by(subnet) + 0.23))
+    scored = Candidate(subnet, 1.0, SubnetScore(0.5, 2.0 + own.lost_by(subnet) + 0.23))
     lost = corrected(own.lost, whole, [scored])
     expected = own.lost | {one: own.lost[one] + 0.23 / (2 + 0.3) for one in subnet}
     assert lost == pytest.approx(expected)
