@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from mistify.costs.axes import registry
+from mistify.costs.axes import axis_registry
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_bytes, parse_bytes
 from mistify.v1 import (
@@ -197,7 +197,7 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server in the block, and yield the address that it is bound to and its URL for HTTP, if any."""
-    for name, reason in registry().broken.items():
+    for name, reason in axis_registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
     async with _open_services(settings) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]

@@ -26,7 +26,7 @@ from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
-from mistify.costs.axes import Axis, registry
+from mistify.costs.axes import Axis, axis_registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.devices import MOST_THREADS
@@ -190,13 +190,13 @@ class AdaptationGoal(Settings):
     @property
     def limits(self) -> dict[str, Quantity]:
         """The limits as they were written, by the key of their axis, without axes that are not known here."""
-        limits = {key: getattr(self, key) for key in registry().axes}
+        limits = {key: getattr(self, key) for key in axis_registry().axes}
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     @model_validator(mode="after")
     def _limits_something(self) -> "AdaptationGoal":
         if not self.limits and not self.model_extra:
-            known = registry().axes
+            known = axis_registry().axes
             raise InvalidValue(
                 self.model_dump(exclude_none=True),
                 f"a limit on at least one of {', '.join(known)}",
@@ -224,10 +224,10 @@ else:
     KnownGoal = create_model(
         "AdaptationGoal",
         __base__=AdaptationGoal,
-        **{name: (_limit_on_broken(name, why), None) for name, why in registry().broken.items()},
+        **{name: (_limit_on_broken(name, why), None) for name, why in axis_registry().broken.items()},
         **{
             key: (_limit_on(axis), Field(default=None, examples=["0.5x"]))
-            for key, axis in registry().axes.items()
+            for key, axis in axis_registry().axes.items()
         },
     )
 
@@ -407,7 +407,7 @@ class PortingConfig(Settings):
 
     def limits(self) -> dict[str, Quantity]:
         """Return the limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""
-        axes, precision, hardware = registry().axes, self.quantization.precision, self.hardware_name
+        axes, precision, hardware = axis_registry().axes, self.quantization.precision, self.hardware_name
         if is_host(hardware):
             hardware = host_profile_name(precision, self.threads)
         return {

@@ -184,7 +184,7 @@ _BUILT_IN: Final[Mapping[str, Axis]] = {
 
 
 @dataclass(frozen=True)
-class Registry:
+class AxisRegistry:
     """The axes that are known here.
 
     Attributes:
@@ -197,7 +197,7 @@ class Registry:
 
 
 @cache
-def registry() -> Registry:
+def axis_registry() -> AxisRegistry:
     """Return the axes of Mistify and of all plug-ins that are installed."""
     axes, broken = dict(_BUILT_IN), {}
     for name, point in plug_ins(ENTRY_POINTS).items():
@@ -207,12 +207,12 @@ def registry() -> Registry:
             broken[name] = str(error)
         except (TypeError, ValueError) as error:
             broken[name] = f"{point.value}: {error}"
-    return Registry(axes, broken)
+    return AxisRegistry(axes, broken)
 
 
 def known_axes() -> tuple[Axis, ...]:
     """Return all axes, those of Mistify first."""
-    return tuple(registry().axes.values())
+    return tuple(axis_registry().axes.values())
 
 
 def axis_of(name: str) -> Axis:

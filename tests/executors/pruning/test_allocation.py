@@ -9,7 +9,7 @@ import pytest
 
 from executors.pruning.allocation import DEPTH, POWER, AllocationTerms, allocate, allocations, depth
 from executors.structure import analyse, residual_blocks, shallower
-from mistify.costs.axes import Axis, Registry, costs_of
+from mistify.costs.axes import Axis, AxisRegistry, costs_of
 from mistify.costs.budget import FLOPS, PARAMS, exceeded, latency_axis
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import measured_in
@@ -103,7 +103,7 @@ def test_limits_that_depend_on_hardware_and_precision_are_met(monkeypatch):
         by_precision=True,
         by_hardware=True,
     )
-    monkeypatch.setattr("mistify.costs.axes.registry", lambda: Registry({"energy": energy}, {}))
+    monkeypatch.setattr("mistify.costs.axes.axis_registry", lambda: AxisRegistry({"energy": energy}, {}))
     structure = analyse(plain())
     limit = Tiles().latency_ms(structure.network())
     limits = {energy.named("tiles", Quantization.DYNAMIC): limit}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mistify.config.reading import parse_batch
 from mistify.costs.axes import (
     Axis,
+    AxisRegistry,
     Condition,
-    Registry,
     at_precision,
     axis_of,
     depend_on_hardware,
@@ -83,8 +83,8 @@ def test_the_name_tells_the_conditions(hardware, threads, precision):
 @pytest.mark.parametrize("precision", STORED)
 @pytest.mark.parametrize("by_precision", [False, True])
 def test_an_axis_names_its_hardware_at_any_precision(monkeypatch, by_precision, precision):
-    known = Registry({"energy": axis(by_hardware=True, by_precision=by_precision)}, {})
-    monkeypatch.setattr("mistify.costs.axes.registry", lambda: known)
+    known = AxisRegistry({"energy": axis(by_hardware=True, by_precision=by_precision)}, {})
+    monkeypatch.setattr("mistify.costs.axes.axis_registry", lambda: known)
     for profile in ("board", "board@4-threads"):
         name = known.axes["energy"].named(profile, precision)
         names = (profile, "boards", "board@2-threads")
