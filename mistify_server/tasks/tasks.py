@@ -64,7 +64,7 @@ class PrepareTask(Message):
     seed: int
 
 
-class AdaptationTask(Message):
+class BaseAdaptTask(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
     `quantizations` are those of the packages: limits on latency are measured with them, and with the threads
@@ -83,14 +83,14 @@ class AdaptationTask(Message):
     prepared: str | None = None
 
 
-class AdaptTask(AdaptationTask):
+class AdaptTask(BaseAdaptTask):
     """One edge of a goal tree: from the parent's checkpoint to a goal."""
 
     kind: Literal["adapt"] = "adapt"
     targets: tuple[Target, ...] = ()
 
 
-class BranchTask(AdaptationTask):
+class BranchTask(BaseAdaptTask):
     """The branches of a goal's package (paper 6): from the goal's checkpoint to multiples of its budget.
 
     `shares` are the multiples, ascending, the goal's own 1 among them; `costs` are the checkpoint's;
