@@ -29,7 +29,7 @@ from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.peers.ensemble import Ensemble
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
-from mistify_client.tuning.trainer import Trainer, Weights, load_trainer
+from mistify_client.tuning.trainer import PackageTrainer, Weights, load_trainer
 from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
 
@@ -176,7 +176,7 @@ def train(work: Path, plan: Plan) -> Run:
 class Tester:
     """A test of weights in the package's network, as it is served."""
 
-    def __init__(self, work: Path, trainer: Trainer, examples: Examples) -> None:
+    def __init__(self, work: Path, trainer: PackageTrainer, examples: Examples) -> None:
         self._content = (work / "packages" / trainer.manifest.goal / NETWORK).read_bytes()
         self._trainer = trainer
         self._examples = examples
@@ -207,7 +207,7 @@ def _classes(network: Network, images: Array) -> Array:
     return np.asarray(network(inputs, 0)[network.manifest.outputs[0].name].argmax(axis=1))
 
 
-def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
+def _data(plan: Plan, trainer: PackageTrainer, images: Array, labels: Array) -> Split:
     if plan.data == RANDOM:
         labels = np.random.default_rng(plan.device).integers(0, CLASSES, len(labels))
     if plan.data == NOISY:
@@ -222,7 +222,7 @@ def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
 
 
 def _teacher(
-    plan: Plan, trainer: Trainer, data: Split, work: Path, directory: Path
+    plan: Plan, trainer: PackageTrainer, data: Split, work: Path, directory: Path
 ) -> tuple[Teacher | None, int]:
     """Return the teacher that the client's code makes of peers' files, and the number of trusted peers."""
     if plan.ideal:

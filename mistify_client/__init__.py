@@ -7,12 +7,12 @@ if TYPE_CHECKING:
     from mistify_client.rpc.porting import PortingClient
     from mistify_client.rpc.tuning import TuningClient
     from mistify_client.runtime.model import PortedModel, load
-    from mistify_client.tuning.trainer import Trainer, load_trainer, write_weights
+    from mistify_client.tuning.trainer import PackageTrainer, load_trainer, write_weights
 
 __all__ = [
+    "PackageTrainer",
     "PortedModel",
     "PortingClient",
-    "Trainer",
     "TuningClient",
     "load",
     "load_trainer",
@@ -23,7 +23,7 @@ __all__ = [
 _MODULES = {
     "PortedModel": "runtime.model",
     "PortingClient": "rpc.porting",
-    "Trainer": "tuning.trainer",
+    "PackageTrainer": "tuning.trainer",
     "TuningClient": "rpc.tuning",
     "load": "runtime.model",
     "load_trainer": "tuning.trainer",

@@ -8,7 +8,7 @@ import numpy as np
 from mistify.package.training import OutputKind
 from mistify.wording import listed
 from mistify_client.examples import Examples
-from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.trainer import PackageTrainer
 from mistify_client.tuning.training_loop import Score, score_of
 
 _CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
@@ -64,14 +64,14 @@ class Knowledge:
         return f"{fell}; of {'class' if len(shown) == 1 else 'classes'} {listed(shown)}"
 
 
-def knowledge(trainer: Trainer, keep: Examples) -> Knowledge:
+def knowledge(trainer: PackageTrainer, keep: Examples) -> Knowledge:
     """Return how well a network does on the examples to keep."""
     return Knowledge(
         score_of(trainer, keep), len(keep), _by_class(trainer, keep), trainer.training.has_answers
     )
 
 
-def _by_class(trainer: Trainer, keep: Examples) -> dict[int, float]:
+def _by_class(trainer: PackageTrainer, keep: Examples) -> dict[int, float]:
     """Return the share of right answers for each class; nothing unless an only output tells classes."""
     kinds = trainer.training.kinds
     (name, kind), *others = kinds.items()

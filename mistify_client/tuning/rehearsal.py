@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mistify.package.manifest import Manifest
 from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.trainer import PackageTrainer
 from mistify_client.tuning.training_loop import Teacher, TeacherTargets, TrainingSettings
 
 
@@ -57,7 +57,7 @@ class Rehearsal:
         return both, replace(settings, kd_weight=total)
 
 
-def rehearsal_of(trainer: Trainer, examples: Examples, settings: TrainingSettings) -> Rehearsal | None:
+def rehearsal_of(trainer: PackageTrainer, examples: Examples, settings: TrainingSettings) -> Rehearsal | None:
     """Return the rehearsal of a network as it stands; None where there is nothing to rehearse.
 
     Args:

@@ -17,7 +17,7 @@ from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.tuning.storage import stored_in
-from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.trainer import PackageTrainer
 
 Epsilon = Annotated[float, Field(gt=0, description="a number above 0", examples=[4])]
 
@@ -63,7 +63,9 @@ class Privacy(Settings):
         return Mechanism(self.lower, self.upper, self.unit, Fraction(str(self.epsilon)), labels, self.radius)
 
 
-def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, directory: Path) -> Examples:
+def noisy_examples(
+    examples: Examples, trainer: PackageTrainer, privacy: Privacy, directory: Path
+) -> Examples:
     """Return noisy data in place of the true data.
 
     They are drawn once for each data set and mechanism, debited to the ledger and stored; later calls read
@@ -104,7 +106,7 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "the noisy data are damaged", [problem]) from error
 
 
-def check_takes_noise(examples: Examples, trainer: Trainer) -> None:
+def check_takes_noise(examples: Examples, trainer: PackageTrainer) -> None:
     """Check that a network can be trained on noisy data in place of these examples.
 
     Args:

@@ -29,7 +29,7 @@ from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.rehearsal import rehearsal_of
 from mistify_client.tuning.release import Privacy, check_takes_noise, noisy_examples
 from mistify_client.tuning.storage import tuning_directory
-from mistify_client.tuning.trainer import Trainer, load_trainer
+from mistify_client.tuning.trainer import PackageTrainer, load_trainer
 from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
 
@@ -146,7 +146,7 @@ def tune(
     )
 
 
-def _teachers(trainer: Trainer, data: Split, directory: Path, exchange: Exchange | None) -> Teachers:
+def _teachers(trainer: PackageTrainer, data: Split, directory: Path, exchange: Exchange | None) -> Teachers:
     outputs = PeerOutputs(directory / "outputs" / data.examples.digest, data.examples)
     fetch = exchange.fetch if exchange else _no_packages
     packages = PeerModels(directory / "packages", trainer.manifest, fetch)

@@ -52,7 +52,7 @@ class BatchScore(NamedTuple):
     counted: int
 
 
-class Trainer:
+class PackageTrainer:
     """The training network of a package, with weights and the optimizer's state of its own.
 
     It may be called from several threads; calls run one at a time.
@@ -238,7 +238,7 @@ class Trainer:
             raise MistifyError(ErrorCode.INVALID_DATASET, "a step takes a fixed number of examples", problems)
 
 
-def load_trainer(package: str | os.PathLike[str], threads: int | None = None) -> Trainer:
+def load_trainer(package: str | os.PathLike[str], threads: int | None = None) -> PackageTrainer:
     """Load the training network of a package, with the weights that the package serves.
 
     Args:
@@ -253,7 +253,7 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     manifest = verify(directory)
     training = training_of(directory, manifest)
     interpreter = open_interpreter(directory / TRAIN, threads)
-    trainer = Trainer(manifest, training, interpreter)
+    trainer = PackageTrainer(manifest, training, interpreter)
     trainer.restore(weights_in((directory / NETWORK).read_bytes(), training))
     return trainer
 

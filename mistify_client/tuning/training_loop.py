@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Split
-from mistify_client.tuning.trainer import Trainer, Weights
+from mistify_client.tuning.trainer import PackageTrainer, Weights
 
 #: The factor by which the learning rate is lowered.
 _SLOWDOWN = 3.0
@@ -145,7 +145,7 @@ class TrainingState:
 
 
 def fit(
-    trainer: Trainer,
+    trainer: PackageTrainer,
     data: Split,
     settings: TrainingSettings,
     state: TrainingState,
@@ -183,7 +183,7 @@ def fit(
 
 
 def _train_pass(
-    trainer: Trainer,
+    trainer: PackageTrainer,
     data: Split,
     rates: tuple[float, float],
     teacher_targets: TeacherTargets | None,
@@ -208,7 +208,7 @@ def _train_pass(
         trainer.train_step(batch.inputs, batch.targets, learning_rate, teacher, kd_weight)
 
 
-def score_of(trainer: Trainer, examples: Examples) -> Score:
+def score_of(trainer: PackageTrainer, examples: Examples) -> Score:
     """Return the score of the network on any number of examples."""
     parts = [(len(chunk), trainer.evaluate(chunk.inputs, chunk.targets)) for chunk in examples.chunks(_CHUNK)]
     counted = sum(part.counted for _, part in parts)

@@ -14,7 +14,7 @@ from mistify_client.tuning.peers.exchange import Exchange
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
 from mistify_client.tuning.rehearsal import Rehearsal
-from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.trainer import PackageTrainer
 from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 
 #: The share of the examples that is held out to decide when to stop.
@@ -42,7 +42,7 @@ class Tuner:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: PackageTrainer,
         data: Split,
         settings: TrainingSettings,
         file: ProgressFile,

@@ -8,7 +8,15 @@ from mistify_client.runtime.model import load
 
 def test_every_name_that_the_client_offers_is_there() -> None:
     assert {name for name in mistify_client.__all__ if getattr(mistify_client, name)} == {
-        *("PortedModel", "PortingClient", "Trainer", "TuningClient", "load", "load_trainer", "write_weights")
+        *(
+            "PortedModel",
+            "PortingClient",
+            "PackageTrainer",
+            "TuningClient",
+            "load",
+            "load_trainer",
+            "write_weights",
+        )
     }
     assert mistify_client.load is load
     with pytest.raises(AttributeError, match="has no attribute 'lod'"):

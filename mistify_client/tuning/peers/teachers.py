@@ -11,7 +11,7 @@ from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Split
 from mistify_client.tuning.peers.ensemble import Ensemble, Judgement, Predictions, agreement, judge
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
-from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.trainer import PackageTrainer
 
 #: The most examples on which peers are judged.
 _JUDGED: Final = 2_000
@@ -34,7 +34,9 @@ class Teachers:
         packages: the packages that peers have tuned.
     """
 
-    def __init__(self, trainer: Trainer, data: Split, outputs: PeerOutputs, packages: PeerModels) -> None:
+    def __init__(
+        self, trainer: PackageTrainer, data: Split, outputs: PeerOutputs, packages: PeerModels
+    ) -> None:
         self._trainer = trainer
         self._data = data
         self._outputs = outputs

@@ -17,7 +17,7 @@ from mistify.config.package.tuning import TuningConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.trainer import PackageTrainer
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
@@ -205,7 +205,7 @@ def test_a_float32_package_can_be_trained(package, setup):
 
 def opened(package):
     interpreter = Interpreter(model_content=package.files["train.tflite"])
-    return Trainer(package.manifest, package.manifest.training, interpreter)
+    return PackageTrainer(package.manifest, package.manifest.training, interpreter)
 
 
 def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package, model):
