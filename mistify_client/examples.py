@@ -13,17 +13,17 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import TensorInfo
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, checked
 
 #: Array names that stand for the only input and the only output.
 _ALIASES = "x", "y"
 
-_KINDS_OF_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
+_KINDS_OF_CLASSES = OutputEncoding.SOFTMAX, OutputEncoding.LOGITS
 
 #: Kinds of outputs whose labels are yes or no.
-YES_OR_NO = OutputKind.SIGMOID, OutputKind.LOGIT
+YES_OR_NO = OutputEncoding.SIGMOID, OutputEncoding.LOGIT
 
 #: Errors from reading a file that is damaged or holds no arrays.
 _UNREADABLE = (
@@ -78,7 +78,7 @@ def read_arrays(
     path: Path,
     inputs: Sequence[TensorInfo],
     outputs: Sequence[TensorInfo],
-    kinds: Mapping[str, OutputKind],
+    kinds: Mapping[str, OutputEncoding],
     *,
     labels_needed: bool = True,
 ) -> Examples:
@@ -140,7 +140,7 @@ def checked_inputs(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], pa
         raise MistifyError(error.code, f"{path} does not fit the network", error.problems) from error
 
 
-def label_shape(kind: OutputKind, shape: Sequence[int]) -> Sequence[int]:
+def label_shape(kind: OutputEncoding, shape: Sequence[int]) -> Sequence[int]:
     """Return the shape of an output's labels for one example.
 
     Args:
@@ -150,7 +150,7 @@ def label_shape(kind: OutputKind, shape: Sequence[int]) -> Sequence[int]:
     return shape[1:-1] if kind in _KINDS_OF_CLASSES else shape[1:]
 
 
-def with_whole_answers(examples: Examples, kinds: Mapping[str, OutputKind]) -> Examples:
+def with_whole_answers(examples: Examples, kinds: Mapping[str, OutputEncoding]) -> Examples:
     """Return examples whose labels of yes or no are integers, but for outputs with fractions among them.
 
     Args:
@@ -193,7 +193,7 @@ def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[d
 
 
 def _problems(
-    examples: Examples, outputs: Sequence[TensorInfo], kinds: Mapping[str, OutputKind], path: Path
+    examples: Examples, outputs: Sequence[TensorInfo], kinds: Mapping[str, OutputEncoding], path: Path
 ) -> Iterator[Problem]:
     shapes = {info.name: info.shape for info in outputs}
     for name, array in (*examples.inputs.items(), *examples.targets.items()):
@@ -217,7 +217,9 @@ def _problems(
         yield from _label_problems(f"{path}: {name}", examples.targets[name], kind, shapes[name])
 
 
-def _label_problems(place: str, array: Array, kind: OutputKind, shape: Sequence[int]) -> Iterator[Problem]:
+def _label_problems(
+    place: str, array: Array, kind: OutputEncoding, shape: Sequence[int]
+) -> Iterator[Problem]:
     """Yield what is wrong with labels.
 
     Args:
@@ -237,7 +239,7 @@ def _label_problems(place: str, array: Array, kind: OutputKind, shape: Sequence[
     elif array.ndim and -1 not in label and array.size != len(array) * prod(label):
         fix = "give the number of each class: .argmax(-1)" if of_classes else "give one for each value"
         yield Problem(place, f"the shape {[*array.shape]}", f"{[len(array), *label]}", fix)
-    elif array.size and kind is not OutputKind.FIGURES:
+    elif array.size and kind is not OutputEncoding.FIGURES:
         lowest, highest = array.min(), array.max()
         most = shape[-1] - 1 if of_classes else 1
         if lowest < -1 or highest > most:

@@ -19,7 +19,7 @@ from mistify.package.records import (
     digest_of,
     read_record,
 )
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify.wording import counted
 
 BLOCKS_FORMAT: Final = 1
@@ -85,7 +85,7 @@ class BlockStore(Record):
     positions: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     variants: tuple[BlockVariant, ...]
-    kinds: dict[str, OutputKind] = Field(default_factory=dict)
+    kinds: dict[str, OutputEncoding] = Field(default_factory=dict)
     served: tuple[FileName, ...] = ()
 
     @model_validator(mode="after")
@@ -114,9 +114,9 @@ class BlockStore(Record):
             return self.inputs
         return self.outputs if position == self.last else (self.positions[position - 1],)
 
-    def kind_of(self, output: str) -> OutputKind:
+    def kind_of(self, output: str) -> OutputEncoding:
         """Return the kind of an output's values."""
-        return self.kinds.get(output, OutputKind.LOGITS)
+        return self.kinds.get(output, OutputEncoding.LOGITS)
 
     def only(self, files: Collection[str]) -> "BlockStore":
         """Return the store as if these of its files were all."""

@@ -62,8 +62,8 @@ class WeightPlace(Record):
         weight[place] = part.transpose(np.argsort(self.axes)) / np.float32(self.factor)
 
 
-class OutputKind(StrEnum):
-    """The kind of values that an output of a network has."""
+class OutputEncoding(StrEnum):
+    """How an output of a network encodes its predictions."""
 
     #: Probabilities of classes.
     SOFTMAX = "softmax"
@@ -85,10 +85,10 @@ class OutputKind(StrEnum):
             An array of the same shape.
         """
         values = np.asarray(output, np.float32)
-        if self is OutputKind.LOGITS:
+        if self is OutputEncoding.LOGITS:
             powers = np.exp(values - values.max(axis=-1, keepdims=True))
             return np.asarray(powers / powers.sum(axis=-1, keepdims=True), np.float32)
-        if self is OutputKind.LOGIT:
+        if self is OutputEncoding.LOGIT:
             return np.asarray(0.5 + 0.5 * np.tanh(0.5 * values), np.float32)
         return values
 
@@ -128,13 +128,13 @@ class Training(Record):
     adapts: bool
     targets: dict[str, str]
     teachers: dict[str, str]
-    kinds: dict[str, OutputKind]
+    kinds: dict[str, OutputEncoding]
     weights: tuple[TrainedWeight, ...]
 
     @property
     def has_answers(self) -> bool:
         """Return whether an output can be right or wrong: figures are neither."""
-        return any(kind is not OutputKind.FIGURES for kind in self.kinds.values())
+        return any(kind is not OutputEncoding.FIGURES for kind in self.kinds.values())
 
 
 def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:

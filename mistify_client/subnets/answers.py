@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
 from mistify_client.subnets.candidates import SubnetScore
 
@@ -40,7 +40,7 @@ class Classes:
     Yes and no are two classes.
     """
 
-    def __init__(self, kind: OutputKind, right: Array) -> None:
+    def __init__(self, kind: OutputEncoding, right: Array) -> None:
         """Keep the classes.
 
         Args:
@@ -114,7 +114,7 @@ class Figures:
         return SubnetScore(max(0.0, 1 - unexplained), unexplained)
 
 
-def answers_of(kind: OutputKind, right: Array, metric: Metric = Metric.MEAN_SCORE) -> Answers:
+def answers_of(kind: OutputEncoding, right: Array, metric: Metric = Metric.MEAN_SCORE) -> Answers:
     """Return right answers for an output.
 
     Args:
@@ -125,13 +125,13 @@ def answers_of(kind: OutputKind, right: Array, metric: Metric = Metric.MEAN_SCOR
     Raises:
         MistifyError: As `Classes`.
     """
-    if kind is OutputKind.FIGURES:
+    if kind is OutputEncoding.FIGURES:
         return Figures(right, absolute=metric is Metric.MAE)
     return Classes(kind, right)
 
 
-def _distribution(kind: OutputKind, predictions: Array) -> Array:
+def _distribution(kind: OutputEncoding, predictions: Array) -> Array:
     """Return the probabilities of classes, along the last axis, from predictions."""
-    if kind in (OutputKind.SIGMOID, OutputKind.LOGIT):
+    if kind in (OutputEncoding.SIGMOID, OutputEncoding.LOGIT):
         return np.stack([1 - predictions, predictions], axis=-1)
     return predictions

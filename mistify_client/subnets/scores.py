@@ -7,7 +7,7 @@ import numpy as np
 
 from mistify.config.data.metric import Metric
 from mistify.package.blocks import BlockStore
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
 from mistify_client.subnets.answers import Figures, answers_of
 from mistify_client.subnets.candidates import SubnetScore
@@ -93,10 +93,10 @@ class SubnetScorer:
         }
 
 
-def _metric(kinds: Sequence[OutputKind], of_package: Metric | None, *, labelled: bool) -> Metric:
+def _metric(kinds: Sequence[OutputEncoding], of_package: Metric | None, *, labelled: bool) -> Metric:
     """Return the metric that scores are figures of."""
-    if kinds == [OutputKind.FIGURES] and of_package in (Metric.MSE, Metric.MAE):
+    if kinds == [OutputEncoding.FIGURES] and of_package in (Metric.MSE, Metric.MAE):
         return of_package
-    if len(kinds) > 1 or kinds == [OutputKind.FIGURES]:
+    if len(kinds) > 1 or kinds == [OutputEncoding.FIGURES]:
         return Metric.MEAN_SCORE
     return Metric.ACCURACY if labelled else Metric.AGREEMENT

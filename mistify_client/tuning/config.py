@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.package.manifest import Manifest
-from mistify.package.training import OutputKind, Training
+from mistify.package.training import OutputEncoding, Training
 from mistify.parsing.validation import Settings, problems_of
 from mistify.peers.hints import Hints, invalid_hints
 from mistify.peers.membership import MOST_PEERS
@@ -93,7 +93,9 @@ def hints_of(raw: Mapping[str, Any], examples: Examples, manifest: Manifest, tra
     if raw.get("labels") != COUNTED:
         return Hints.of(raw)
     classes = [
-        name for name, kind in training.kinds.items() if kind in (OutputKind.SOFTMAX, OutputKind.LOGITS)
+        name
+        for name, kind in training.kinds.items()
+        if kind in (OutputEncoding.SOFTMAX, OutputEncoding.LOGITS)
     ]
     if len(classes) != 1:
         raise _uncountable(f"{len(classes)} outputs that name classes")

@@ -9,7 +9,7 @@ import numpy as np
 
 from mistify.errors import Problem
 from mistify.package.manifest import Manifest
-from mistify.package.training import OutputKind, Training
+from mistify.package.training import OutputEncoding, Training
 from mistify_client.examples import (
     YES_OR_NO,
     Examples,
@@ -93,7 +93,7 @@ def read_examples(path: Path, manifest: Manifest, training: Training) -> Example
     return Examples(examples.inputs, targets)
 
 
-def _as_trained(labels: Array, kind: OutputKind, shape: Sequence[int]) -> Array:
+def _as_trained(labels: Array, kind: OutputEncoding, shape: Sequence[int]) -> Array:
     """Return labels in the shape that the training takes, for an output of this kind and shape."""
     label = label_shape(kind, shape)
     return labels if -1 in label else labels.reshape(len(labels), *label)

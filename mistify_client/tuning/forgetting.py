@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify.wording import listed
 from mistify_client.examples import Examples
 from mistify_client.tuning.trainer import PackageTrainer
 from mistify_client.tuning.training_loop import Score, score_of
 
-_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
+_CLASSES = OutputEncoding.SOFTMAX, OutputEncoding.LOGITS
 
 #: The least share of a class that was right and is not now, before the class is named as forgotten.
 _LOST = 0.1

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files.writing import replacing
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify.parsing.validation import InvalidValue, Settings
 from mistify_client.examples import Examples
 from mistify_client.privacy.ledger import PrivacyLedger
@@ -119,7 +119,7 @@ def check_takes_noise(examples: Examples, trainer: PackageTrainer) -> None:
     """
     inputs = trainer.manifest.inputs
     takes_floats = [info.dtype for info in inputs] == ["float32"]
-    has_classes = [*trainer.training.kinds.values()] in ([OutputKind.SOFTMAX], [OutputKind.LOGITS])
+    has_classes = [*trainer.training.kinds.values()] in ([OutputEncoding.SOFTMAX], [OutputEncoding.LOGITS])
     if takes_floats and has_classes and all(targets.ndim == 1 for targets in examples.targets.values()):
         return
     given = ", ".join(f"{info.name} ({info.dtype})" for info in inputs)

@@ -5,7 +5,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import TensorInfo
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.examples import read_arrays
 
 INPUTS = (TensorInfo(name="image", dtype="float32", shape=(-1, 2)),)
@@ -15,7 +15,7 @@ ANSWERS = np.arange(4) % 2
 def read(tmp_path, kind, shape, labels):
     np.savez(tmp_path / "data.npz", image=np.zeros((4, 2), np.float32), answer=labels)
     outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, *shape)),)
-    return read_arrays(tmp_path / "data.npz", INPUTS, outputs, {"answer": OutputKind(kind)})
+    return read_arrays(tmp_path / "data.npz", INPUTS, outputs, {"answer": OutputEncoding(kind)})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_inputs_that_do_not_fit_are_reported_with_their_file(tmp_path):
     np.savez(tmp_path / "data.npz", image=np.zeros((4, 3), np.float32), answer=ANSWERS)
     outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, 1)),)
     with pytest.raises(MistifyError, match=r"data\.npz does not fit the network\n.*image") as caught:
-        read_arrays(tmp_path / "data.npz", INPUTS, outputs, {"answer": OutputKind.SIGMOID})
+        read_arrays(tmp_path / "data.npz", INPUTS, outputs, {"answer": OutputEncoding.SIGMOID})
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
@@ -85,5 +85,5 @@ def test_an_array_that_may_be_meant_as_labels_is_not_ignored(tmp_path):
 def read_unlabelled(tmp_path, more):
     np.savez(tmp_path / "data.npz", x=np.zeros((4, 2), np.float32), **more)
     outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, 1)),)
-    kinds = {"answer": OutputKind.SIGMOID}
+    kinds = {"answer": OutputEncoding.SIGMOID}
     return read_arrays(tmp_path / "data.npz", INPUTS, outputs, kinds, labels_needed=False)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.training_loop import TeacherTargets
 
@@ -80,7 +80,7 @@ def judge(
     peers: Mapping[str, Predictions],
     own: Predictions,
     targets: Mapping[str, Array],
-    kinds: Mapping[str, OutputKind],
+    kinds: Mapping[str, OutputEncoding],
     own_agreement: float,
 ) -> Judgement:
     """Decide which peers can be trusted.
@@ -114,7 +114,7 @@ def judge(
 
 
 def agreement(
-    predictions: Predictions, targets: Mapping[str, Array], kinds: Mapping[str, OutputKind]
+    predictions: Predictions, targets: Mapping[str, Array], kinds: Mapping[str, OutputEncoding]
 ) -> float:
     """Return Cohen's kappa: how far predicted and true classes agree beyond chance.
 
@@ -131,7 +131,7 @@ def agreement(
     kappas = [
         _kappa(_classes(predictions[name], kind), targets[name])
         for name, kind in kinds.items()
-        if kind is not OutputKind.FIGURES
+        if kind is not OutputEncoding.FIGURES
     ]
     return float(np.mean(kappas)) if kappas else 0.0
 
@@ -163,9 +163,9 @@ def _distance(output: Array, middle: Array) -> float:
     return float(np.abs(output - middle).mean())
 
 
-def _classes(output: Array, kind: OutputKind) -> Array:
+def _classes(output: Array, kind: OutputEncoding) -> Array:
     """Return the classes that an output predicts."""
-    if kind in (OutputKind.SIGMOID, OutputKind.LOGIT):
+    if kind in (OutputEncoding.SIGMOID, OutputEncoding.LOGIT):
         return np.asarray(output > 0.5, np.int64)
     return np.asarray(output.argmax(axis=-1))
 

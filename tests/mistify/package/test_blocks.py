@@ -8,7 +8,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant, read_block
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 
 CONTENT = {f"{name}.tflite": name.encode() * 1000 for name in ("a", "b", "c", "bc")}
 PLACES = {"a": (0, 1), "b": (1, 1), "c": (2, 1), "bc": (1, 2)}
@@ -132,7 +132,7 @@ def test_a_manifest_that_is_damaged_missing_or_newer_is_refused(directory):
 def test_kinds_of_outputs_may_be_there_or_not(directory):
     assert BlockStore.load(directory).kinds == {}
     change(directory, kinds={"y": "softmax"})
-    assert BlockStore.load(directory).kinds == {"y": OutputKind.SOFTMAX}
+    assert BlockStore.load(directory).kinds == {"y": OutputEncoding.SOFTMAX}
 
 
 def test_a_store_that_does_not_know_of_kinds_is_read(directory):

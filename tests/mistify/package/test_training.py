@@ -13,7 +13,7 @@ from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.jobs.job import Goal, Job, JobState
 from mistify.package.training import (
-    OutputKind,
+    OutputEncoding,
     TrainedWeight,
     Training,
     WeightPlace,
@@ -160,11 +160,11 @@ def test_weights_that_were_put_are_found():
 @pytest.mark.parametrize(
     ("kind", "output", "expected"),
     [
-        (OutputKind.SOFTMAX, [[0.25, 0.75]], [[0.25, 0.75]]),
-        (OutputKind.LOGITS, [[0.0, np.log(3)], [1000.0, 1000.0]], [[0.25, 0.75], [0.5, 0.5]]),
-        (OutputKind.SIGMOID, [0.25], [0.25]),
-        (OutputKind.LOGIT, [-np.log(3), 1000.0], [0.25, 1.0]),
-        (OutputKind.FIGURES, [-3.0], [-3.0]),
+        (OutputEncoding.SOFTMAX, [[0.25, 0.75]], [[0.25, 0.75]]),
+        (OutputEncoding.LOGITS, [[0.0, np.log(3)], [1000.0, 1000.0]], [[0.25, 0.75], [0.5, 0.5]]),
+        (OutputEncoding.SIGMOID, [0.25], [0.25]),
+        (OutputEncoding.LOGIT, [-np.log(3), 1000.0], [0.25, 1.0]),
+        (OutputEncoding.FIGURES, [-3.0], [-3.0]),
     ],
 )
 def test_what_teachers_say_are_probabilities_or_figures(kind, output, expected):

@@ -10,7 +10,7 @@ from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import NETWORK, Manifest
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.pool import SubnetPool
@@ -164,7 +164,7 @@ def test_answers_of_yes_or_no_that_nobody_knows_do_not_count_as_floats_either(
 ):
     store = elastic_stores.BlockStore.load(package)
     (output,) = store.outputs
-    answers = store.model_copy(update={"kinds": {output.name: OutputKind.LOGIT}})
+    answers = store.model_copy(update={"kinds": {output.name: OutputEncoding.LOGIT}})
     (package / BLOCKS).write_text(answers.model_dump_json())
     labels = np.random.default_rng(0).integers(-1, 2, (50, 10))
     accuracies = set()
@@ -298,7 +298,7 @@ def test_figures_have_the_metric_of_the_package_where_it_is_known(
     """As in Keras; otherwise they have the share of the variance that is explained."""
     store = elastic_stores.BlockStore.load(package)
     (output,) = store.outputs
-    figures = store.model_copy(update={"kinds": {output.name: OutputKind.FIGURES}})
+    figures = store.model_copy(update={"kinds": {output.name: OutputEncoding.FIGURES}})
     (package / BLOCKS).write_text(figures.model_dump_json())
     Manifest.load(package).model_copy(update={"metric": metric}).save(package)
     images = device_data[0][:50]

@@ -6,7 +6,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.subnets.answers import answers_of
 
 RNG = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def score(kind, right, output):
 
 @pytest.mark.parametrize(("kind", "output"), [("logits", LOGITS), ("softmax", softmax(LOGITS))])
 def test_classes(kind, output):
-    actual = score(OutputKind(kind), CLASSES, output)
+    actual = score(OutputEncoding(kind), CLASSES, output)
     assert actual.accuracy == pytest.approx(accuracy_score(CLASSES, LOGITS.argmax(1)))
     assert actual.loss == pytest.approx(log_loss(CLASSES, softmax(LOGITS), labels=range(5)), rel=1e-5)
 
@@ -46,7 +46,7 @@ def test_classes_that_nobody_knows_do_not_count():
     known = CLASSES.copy()
     known[::3] = -1
     kept = known >= 0
-    actual = score(OutputKind.LOGITS, known, LOGITS)
+    actual = score(OutputEncoding.LOGITS, known, LOGITS)
     assert actual.accuracy == pytest.approx(accuracy_score(CLASSES[kept], LOGITS[kept].argmax(1)))
     expected = log_loss(CLASSES[kept], softmax(LOGITS[kept]), labels=range(5))
     assert actual.loss == pytest.approx(expected, rel=1e-5)
@@ -55,7 +55,7 @@ def test_classes_that_nobody_knows_do_not_count():
 def test_a_class_at_each_position():
     output = RNG.normal(size=(20, 3, 3, 4)).astype(np.float32)
     classes = RNG.integers(4, size=(20, 3, 3))
-    actual = score(OutputKind.LOGITS, classes, output)
+    actual = score(OutputEncoding.LOGITS, classes, output)
     assert actual.accuracy == pytest.approx(np.mean(output.argmax(-1) == classes))
     expected = log_loss(classes.ravel(), softmax(output).reshape(-1, 4), labels=range(4))
     assert actual.loss == pytest.approx(expected, rel=1e-5)
@@ -67,7 +67,7 @@ def test_a_class_at_each_position():
 def test_yes_and_no(kind, shape, dtype):
     values = LOGITS[:, :1]
     right = RNG.integers(2, size=40).astype(dtype)
-    actual = score(OutputKind(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
+    actual = score(OutputEncoding(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
     assert actual.accuracy == pytest.approx(accuracy_score(right, values[:, 0] > 0))
     assert actual.loss == pytest.approx(log_loss(right, sigmoid(values[:, 0]), labels=[0, 1]), rel=1e-5)
 
@@ -77,7 +77,7 @@ def test_shares_of_yes_that_nobody_knows_do_not_count(kind):
     values, right = LOGITS[:, :1], RNG.uniform(size=40).astype(np.float32)
     right[::3] = -1
     kept = right >= 0
-    actual = score(OutputKind(kind), right, values if kind == "logit" else sigmoid(values))
+    actual = score(OutputEncoding(kind), right, values if kind == "logit" else sigmoid(values))
     yes = sigmoid(values[kept, 0])
     assert actual.accuracy == pytest.approx(accuracy_score(right[kept] > 0.5, yes > 0.5))
     expected = log_loss(np.tile([1, 0], kept.sum()), np.repeat(yes, 2), sample_weight=_weights(right[kept]))
@@ -87,7 +87,7 @@ def test_shares_of_yes_that_nobody_knows_do_not_count(kind):
 def test_figures():
     right = RNG.normal(size=(40, 3))
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
-    actual = score(OutputKind.FIGURES, right, output)
+    actual = score(OutputEncoding.FIGURES, right, output)
     expected = r2_score(right, output, multioutput="variance_weighted")
     assert actual.accuracy == pytest.approx(expected, rel=1e-5)
     assert actual.loss == pytest.approx(1 - expected, rel=1e-5)
@@ -104,7 +104,7 @@ def test_figures():
 def test_errors_of_figures(metric, expected):
     right = RNG.normal(1.0, size=(40, 3)) ** 3
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
-    answers = answers_of(OutputKind.FIGURES, right, metric)
+    answers = answers_of(OutputEncoding.FIGURES, right, metric)
     loss = answers.score(answers.sums(output, slice(0, 40))).loss
     assert loss * answers.error == pytest.approx(expected(right, output), rel=1e-5)
     best = np.median(right, 0) if metric is Metric.MAE else right.mean(0)
@@ -113,13 +113,15 @@ def test_errors_of_figures(metric, expected):
 
 def test_figures_that_explain_nothing():
     right = RNG.normal(size=(40, 1))
-    assert score(OutputKind.FIGURES, right, 100 + 0 * right).accuracy == 0
+    assert score(OutputEncoding.FIGURES, right, 100 + 0 * right).accuracy == 0
 
 
-@pytest.mark.parametrize("kind", OutputKind)
+@pytest.mark.parametrize("kind", OutputEncoding)
 def test_another_networks_answers(kind):
     """Its own outputs agree with them at the lowest loss; others less."""
-    values = {OutputKind.SOFTMAX: softmax(LOGITS), OutputKind.SIGMOID: sigmoid(LOGITS)}.get(kind, LOGITS)
+    values = {OutputEncoding.SOFTMAX: softmax(LOGITS), OutputEncoding.SIGMOID: sigmoid(LOGITS)}.get(
+        kind, LOGITS
+    )
     right = kind.predictions(values)
     itself = score(kind, right, values)
     assert itself.accuracy == 1
@@ -130,5 +132,5 @@ def test_another_networks_answers(kind):
 
 def test_labels_of_which_none_is_known_are_refused():
     with pytest.raises(MistifyError, match="none that is known") as caught:
-        answers_of(OutputKind.SOFTMAX, np.full(10, -1))
+        answers_of(OutputEncoding.SOFTMAX, np.full(10, -1))
     assert caught.value.code is ErrorCode.INVALID_DATASET

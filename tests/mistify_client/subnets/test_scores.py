@@ -5,7 +5,7 @@ import pytest
 
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import TensorInfo
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.subnets.answers import answers_of
 from mistify_client.subnets.reuse import GroupEvaluation, Outputs
 from mistify_client.subnets.scores import SubnetScorer
@@ -66,18 +66,18 @@ def test_outputs_that_are_integers_count_as_the_values_that_they_stand_for():
     outputs = {info.name: quantized.quantized(values)}
     evaluation = lambda subnets: [Outputs(0, slice(0, 20), outputs)]  # noqa: E731
     (score,) = SubnetScorer(evaluation, store, own.space.original, {info.name: classes})([own.space.original])
-    expected = answers_of(OutputKind.LOGITS, classes)
+    expected = answers_of(OutputEncoding.LOGITS, classes)
     assert score == expected.score(expected.sums(values.astype(np.float32), slice(0, 20)))
 
 
-@pytest.mark.parametrize("kind", [OutputKind.LOGITS, OutputKind.FIGURES])
+@pytest.mark.parametrize("kind", [OutputEncoding.LOGITS, OutputEncoding.FIGURES])
 def test_a_subnet_that_computes_no_numbers_is_worth_nothing(kind):
     own = known(1, shrunk=0, merged=())
     (info,) = own.space.store.outputs
     store = own.space.store.model_copy(update={"kinds": {info.name: kind}})
     values = np.random.default_rng(0).normal(size=(20, 10)).astype(np.float32)
     values[3] = np.nan
-    right = values.argmax(1) if kind is OutputKind.LOGITS else np.ones((20, 10), np.float32)
+    right = values.argmax(1) if kind is OutputEncoding.LOGITS else np.ones((20, 10), np.float32)
     evaluation = lambda subnets: [Outputs(0, slice(0, 20), {info.name: values})]  # noqa: E731
     (score,) = SubnetScorer(evaluation, store, own.space.original, {info.name: right})([own.space.original])
     assert score.accuracy == 0

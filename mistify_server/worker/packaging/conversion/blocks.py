@@ -15,7 +15,7 @@ from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify.tflite.combining import read_network
 from mistify_server.worker.packaging.conversion.converter import (
     Function,
@@ -39,7 +39,7 @@ def block_store(
     blocks: Sequence[Block],
     precision: Quantization,
     examples: Examples | None = None,
-    kinds: Mapping[str, OutputKind] | None = None,
+    kinds: Mapping[str, OutputEncoding] | None = None,
     served: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Convert blocks into a store: its manifest, and a `.tflite` for each, by the names of the files.
@@ -100,7 +100,7 @@ def _run(model: keras.Model, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]
 def _manifest(
     blocks: Sequence[Block],
     files: Mapping[str, bytes],
-    kinds: Mapping[str, OutputKind],
+    kinds: Mapping[str, OutputEncoding],
     served: Sequence[str],
 ) -> BlockStore:
     runners = {block.name: Runner(files[block.file]) for block in blocks}

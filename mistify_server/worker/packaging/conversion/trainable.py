@@ -10,7 +10,7 @@ from executors.structure.signature import Activation
 from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.package.tuning import TuningConfig
 from mistify.package.manifest import TunableTensor
-from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
+from mistify.package.training import INFER, OutputEncoding, TrainedWeight, Training
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.placement import Places, convert_placed
 from mistify_server.worker.packaging.conversion.result import ConvertedNetworks
@@ -83,19 +83,19 @@ def _record(
     )
 
 
-def kind_of(objective: OutputObjective) -> OutputKind:
+def kind_of(objective: OutputObjective) -> OutputEncoding:
     """Return the kind of an output's values."""
     match objective:
         case Categorical(activation=Activation.SOFTMAX):
-            return OutputKind.SOFTMAX
+            return OutputEncoding.SOFTMAX
         case Categorical():
-            return OutputKind.LOGITS
+            return OutputEncoding.LOGITS
         case Binary(activation=Activation.SIGMOID):
-            return OutputKind.SIGMOID
+            return OutputEncoding.SIGMOID
         case Binary():
-            return OutputKind.LOGIT
+            return OutputEncoding.LOGIT
         case _:
-            return OutputKind.FIGURES
+            return OutputEncoding.FIGURES
 
 
 def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:

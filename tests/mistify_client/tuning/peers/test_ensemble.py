@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.tuning.peers.ensemble import Ensemble, agreement, judge
 
-KINDS = {"scores": OutputKind.SOFTMAX}
+KINDS = {"scores": OutputEncoding.SOFTMAX}
 CLASSES, COUNT = 5, 600
 
 
@@ -113,15 +113,15 @@ def test_agreement_on_yes_and_no_and_on_figures():
     truth = np.random.default_rng(1).integers(0, 2, (50, 1))
     predicted = np.clip(truth * 0.6 + np.random.default_rng(2).uniform(0, 0.5, (50, 1)), 0, 1)
     expected = cohen_kappa_score((predicted > 0.5).ravel(), truth.ravel())
-    assert agreement({"y": predicted}, {"y": truth}, {"y": OutputKind.SIGMOID}) == pytest.approx(expected)
-    assert agreement({"y": predicted}, {"y": truth}, {"y": OutputKind.FIGURES}) == 0
+    assert agreement({"y": predicted}, {"y": truth}, {"y": OutputEncoding.SIGMOID}) == pytest.approx(expected)
+    assert agreement({"y": predicted}, {"y": truth}, {"y": OutputEncoding.FIGURES}) == 0
 
 
 def test_figures_far_from_the_others_are_left_out():
     truth = np.random.default_rng(0).normal(size=(100, 1))
     noisy = lambda seed: {"y": truth + np.random.default_rng(seed).normal(size=(100, 1)) * 0.1}  # noqa: E731
     peers = {str(seed): noisy(seed) for seed in range(4)} | {"off": {"y": truth + 5}}
-    actual = judge(peers, noisy(9), {"y": truth}, {"y": OutputKind.FIGURES}, 0.0)
+    actual = judge(peers, noisy(9), {"y": truth}, {"y": OutputEncoding.FIGURES}, 0.0)
     assert set(actual.trusted) == {"0", "1", "2", "3"}
 
 
@@ -131,7 +131,7 @@ TRUTH = np.random.default_rng(0).normal(size=(100, 1))
 def judged_figures(own, **peers):
     """What is said of peers that are so far from the truth, by a network that is so far from it."""
     predicted = {name: {"y": TRUTH + np.float64(off)} for name, off in peers.items()}
-    return judge(predicted, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputKind.FIGURES}, 0.0)
+    return judge(predicted, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputEncoding.FIGURES}, 0.0)
 
 
 @pytest.mark.parametrize(("off", "trusted"), [(1.9, True), (2.1, False)])

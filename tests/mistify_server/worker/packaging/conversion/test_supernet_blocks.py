@@ -11,7 +11,7 @@ from executors.params import AdaptiveNetParams
 from executors.structure import analyse
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore
-from mistify.package.training import OutputKind
+from mistify.package.training import OutputEncoding
 from mistify_client.assembly.stitching import stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.tflite.runner import Runner
@@ -39,7 +39,7 @@ def trained(supernet):
 
 @pytest.fixture(scope="module")
 def files(supernet):
-    kinds = {"digit": OutputKind.SOFTMAX}
+    kinds = {"digit": OutputEncoding.SOFTMAX}
     return block_store(supernet_blocks(trained(supernet)), Quantization.NONE, kinds=kinds)
 
 
@@ -64,7 +64,7 @@ def test_it_says_what_replaces_what(supernet, files):
         1
     ] * supernet.space.blocks
     assert files.keys() == {BLOCKS, *places}
-    assert store.kinds == {"digit": OutputKind.SOFTMAX}
+    assert store.kinds == {"digit": OutputEncoding.SOFTMAX}
     assert [variant.estimate.loss for variant in store.variants] == list(range(len(places)))
     original = sum(variant.estimate.flops for variant in store.variants[: supernet.space.blocks])
     assert original == analyse(randomised(deep_resnet())).network().flops
