@@ -114,13 +114,14 @@ class Result:
     """The figures of an architecture at a precision.
 
     Attributes:
-        blocks: How many it is divided into.
-        difference: Of the stitched network from the whole one, as a share of the largest output.
+        blocks: Number of blocks.
+        difference: Between the outputs of the stitched network and the whole one, as a share of the largest
+            output.
         steps: The same in steps of the output; NaN in float32.
-        package_steps: Likewise from a network without the features among its outputs.
-        whole_ms: The latency of the whole network with one thread.
-        in_turn: By the number of threads, the latencies of the blocks together over that of the whole.
-        alone: The same with one thread, of blocks that run alone.
+        package_steps: The same against a network without the features among its outputs.
+        whole_ms: Milliseconds of the whole network with one thread.
+        in_turn: Number of threads -> latencies of the blocks together over that of the whole.
+        alone: The same with one thread, for blocks that run alone.
     """
 
     name: str
@@ -204,8 +205,8 @@ def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
     """Convert the network of blocks to int8 as a whole; what they pass on are outputs as well.
 
     Args:
-        blocks: That make the network, in order.
-        examples: By input of the network, from which scales are taken.
+        blocks: The blocks that make the network, in order.
+        examples: Input -> examples from which scales are taken.
     """
     networks = [constant(block.model) for block in blocks]
     outputs = output_names(blocks[-1].model)
@@ -333,8 +334,8 @@ def _convolutions(depth: int, width: int) -> keras.Model:
     """Return residual blocks of two convolutions each, with random weights.
 
     Args:
-        depth: The number of convolutions in them.
-        width: The channels of each.
+        depth: Number of convolutions.
+        width: Channels of each convolution.
     """
     layers = keras.layers
     inputs = keras.Input((16, 16, 3))

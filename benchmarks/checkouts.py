@@ -23,7 +23,7 @@ def python_of(checkout: Path) -> Path:
     """Return the Python of a checkout.
 
     Raises:
-        MissingDataError: It has no virtual environment.
+        MissingDataError: The checkout has no virtual environment.
     """
     if checkout == HERE:
         return Path(sys.executable)
@@ -45,7 +45,7 @@ def serving(checkout: Path, store: Path, *options: str | Path) -> Iterator[Addre
     """Run a server of a checkout on a store, and yield where it listens; it is killed at the end.
 
     Raises:
-        RuntimeError: It does not start; it has said why.
+        RuntimeError: The server does not start; it has said why.
     """
     command = [python_of(checkout), "-m", "mistify_server.cli", "serve", "--store", store, *options]
     command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]

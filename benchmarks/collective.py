@@ -96,12 +96,12 @@ class Network:
     """A source to be ported.
 
     Attributes:
-        open: Tunes it; takes a directory for checkpoints and settings.
+        open: Tunes the source; takes a directory for checkpoints and settings.
         counts: Numbers of goals.
         path_steps: Steps of a path, however many goals it has.
         segment_steps: Steps of each of the nested networks.
         case_steps: Steps of the runs of `morphnet` case by case.
-        peer_steps: Steps of those of Torch-Pruning; none without it.
+        peer_steps: Steps of the runs of Torch-Pruning; none without it.
     """
 
     open: Callable[[Path, Mapping[str, object]], Porting]
@@ -204,8 +204,8 @@ def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], tuple[f
     """Return the runs of a tool.
 
     Args:
-        name: Of the tool.
-        steps: Of a goal.
+        name: Name of the tool.
+        steps: Steps for a goal, one run for each.
         case: Ports a goal with some steps; returns its accuracy in percent and the seconds.
     """
     curve = {}
@@ -230,8 +230,8 @@ class _Peer:
     """Torch-Pruning with a tuned source, with the learning rate that suits a middle goal best.
 
     Args:
-        porting: Has the source and the data.
-        seed: Where the order of the examples starts from.
+        porting: Provides the source and the data.
+        seed: Seed for the order of the examples.
     """
 
     def __init__(self, porting: Porting, seed: int) -> None:

@@ -14,9 +14,9 @@ class Ported(NamedTuple):
     """Some goals.
 
     Attributes:
-        accuracies: On the test file in percent, by share of the multiply-adds.
-        seconds: Of the processor, for all goals.
-        steps: Likewise.
+        accuracies: Share of the multiply-adds -> accuracy on the test file in percent.
+        seconds: Seconds of the processor for all goals.
+        steps: Training steps for all goals.
     """
 
     accuracies: Mapping[float, float]
@@ -37,8 +37,8 @@ class Comparison:
     """All sides with one seed.
 
     Attributes:
-        collective: By the number of goals.
-        cases: Goals case by case, by the name of the tool.
+        collective: Number of goals -> goals ported together.
+        cases: Name of the tool -> goals ported case by case.
     """
 
     collective: Mapping[int, Ported]

@@ -72,11 +72,11 @@ class Gain(NamedTuple):
     """Points that a choice is better than the server's on the data that a device has held out.
 
     Attributes:
-        own: Of what the device chose.
-        evenly: Of what was chosen with images of all classes.
-        fetched: Of what the device chose of the blocks that it fetches.
-        server: The accuracy of the server's choice, in percent.
-        images: That are held out.
+        own: For the device's choice.
+        evenly: For the choice made with images of all classes.
+        fetched: For the device's choice among the blocks that it fetches.
+        server: Accuracy of the server's choice, in percent.
+        images: Number of images held out.
     """
 
     own: float
@@ -90,8 +90,8 @@ class Chooser:
     """Searches a store within the latency of the server's choice.
 
     Args:
-        ported: Blocks, and the choice.
-        table: The latencies of the blocks.
+        ported: The blocks, and the server's choice.
+        table: Latencies of the blocks.
     """
 
     def __init__(self, ported: PortedBlocks, table: LatencyTable) -> None:
@@ -169,7 +169,7 @@ def rows_of_a_device(classes: Rows, rng: np.random.Generator) -> tuple[Rows, Row
     """Draw the images of a device; return the rows to search on, and those held out.
 
     Args:
-        classes: Of all images.
+        classes: Class -> rows of all its images.
         rng: Draws the shares of the classes, and the images.
     """
     labels, counts = np.unique(classes, return_counts=True)

@@ -43,12 +43,12 @@ def write_package(directory: Path, size: Size, images: int) -> Path:
     have one that replaces both.
 
     Args:
-        directory: That is made for the package.
-        size: Of the network.
-        images: How many there are.
+        directory: A new directory for the package.
+        size: The size of the network.
+        images: Number of images.
 
     Returns:
-        The file of the images, an `.npz` with `x` [images, side, side, 3].
+        An `.npz` with `x` [images, side, side, 3].
     """
     directory.mkdir()
     x = np.random.default_rng(0).uniform(0, 1, (images, size.side, size.side, 3)).astype(np.float32)

@@ -131,7 +131,7 @@ def side_of(make: Callable[[], Porting], shares: Sequence[float], steps: int | N
     """Port to all goals, and test the networks; the tests do not count in the seconds.
 
     Args:
-        make: Prepares the porting, which does count.
+        make: Prepares the porting; its time counts.
         shares: The goals, the largest first.
         steps: Training steps of each goal; None for as many as the settings say.
     """

@@ -87,8 +87,8 @@ class Side(NamedTuple):
     """A search.
 
     Attributes:
-        strategy: By which it goes on.
-        most: The subnets that it scores at most.
+        strategy: The strategy of the search.
+        most: The largest number of subnets that it scores.
         usual: Whether it ignores the latency in mutations, and scores one subnet after the other.
     """
 
@@ -109,9 +109,9 @@ class Moment(NamedTuple):
     """When the best subnet so far became another one; and the end of a search.
 
     Attributes:
-        seconds: Since the start of the search.
-        subnets: That were scored by then.
-        accuracy: Of the best one, on the data held out.
+        seconds: Time since the start of the search.
+        subnets: Number of subnets scored by then.
+        accuracy: Accuracy of the best subnet on the data held out.
     """
 
     seconds: float
@@ -123,12 +123,12 @@ class Device(NamedTuple):
     """What a search works on.
 
     Attributes:
-        directory: Of the blocks.
-        store: Their manifest.
-        space: Their subnets.
-        table: Latencies.
-        searched: The data that the search has.
-        held_out: The others.
+        directory: Directory of the blocks.
+        store: Manifest of the blocks.
+        space: Subnets of the blocks.
+        table: Latencies of the blocks.
+        searched: Data for the search.
+        held_out: Data that the search never sees.
     """
 
     directory: Path
@@ -206,8 +206,8 @@ class Watched:
     """A scorer that notes when each subnet has its score.
 
     Args:
-        scorer: Scores groups.
-        one_by_one: Whether each subnet is a group by itself.
+        scorer: Scores groups of subnets.
+        one_by_one: Make each subnet a group by itself.
     """
 
     def __init__(self, scorer: Scorer, *, one_by_one: bool) -> None:

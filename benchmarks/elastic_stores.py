@@ -43,8 +43,8 @@ class PortedBlocks(NamedTuple):
     """A package with the blocks of a supernet.
 
     Attributes:
-        directory: Of the package.
-        choices: The files of the blocks that the server's executor chose for each goal, by its share.
+        directory: The package's directory.
+        choices: Share of the goal -> files of the blocks that the server's executor chose.
     """
 
     directory: Path
@@ -61,7 +61,7 @@ def ported_blocks(options: Namespace) -> Iterator[PortedBlocks]:
     """Train a network and its supernet on CIFAR-10's training file, and package the blocks.
 
     Args:
-        options: Those that `add_options` adds, and `quick`. With a checkpoint, what is there is taken.
+        options: The options of `add_options`, and `quick`. With a checkpoint, what it has is used.
 
     Raises:
         MissingDataError: There are no data.
@@ -91,8 +91,7 @@ def chosen_by(model: keras.Model, store: BlockStore) -> tuple[str, ...]:
     """Return the files of the blocks that make a subnet of the server, which names layers by their variants.
 
     Args:
-        model: The subnet.
-        store: Its blocks.
+        store: The blocks of the subnet.
     """
     taken = [
         variant

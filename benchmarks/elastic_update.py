@@ -143,10 +143,10 @@ def update_of(
     ones does too: one alone may have been lucky.
 
     Args:
-        inferences: Those since the change, in order.
-        changed: When the device became slow, in seconds of the wall clock.
-        decided: When the monitor decided for another subnet, on the same clock.
-        target_ms: That an inference may take.
+        inferences: The inferences since the change, in order.
+        changed: Time at which the device became slow, in seconds of the wall clock.
+        decided: Times at which the monitor decided for another subnet, on the same clock.
+        target_ms: The longest latency allowed.
     """
     for number, first in enumerate(inferences[: len(inferences) - _KEPT + 1]):
         following = inferences[number : number + _KEPT]
@@ -160,7 +160,7 @@ class SlowableSubnets:
     """The subnets of a package on a device that can become slow.
 
     Attributes:
-        times: How many times in place of one an inference runs.
+        times: Number of times that an inference runs in place of once.
     """
 
     def __init__(self, subnets: PagedSubnets) -> None:
@@ -190,8 +190,7 @@ class _App:
     """An app that runs one inference after the other, under a monitor.
 
     Attributes:
-        model: The package.
-        subnets: What runs.
+        subnets: The subnets that run.
     """
 
     def __init__(self, package: Path, image: npt.NDArray[np.float32]) -> None:
@@ -218,7 +217,7 @@ class _App:
         """Run inferences until something is true of them.
 
         Raises:
-            TimeoutError: It does not become so.
+            TimeoutError: It does not become true.
         """
         inferences: list[Inference] = []
         deadline = time.monotonic() + _PATIENCE
@@ -246,9 +245,9 @@ def _update(app: _App, package: Path, phase_ms: float) -> Update:
     """Slow the device down until it has recovered, under a monitor that is new.
 
     Args:
-        app: That runs.
-        package: Of the app.
-        phase_ms: For how long the most accurate subnet runs, beyond `_SETTLED` seconds.
+        app: The running app.
+        package: The app's package.
+        phase_ms: Milliseconds that the most accurate subnet runs, beyond `_SETTLED` seconds.
     """
     app.subnets.times = 1
     app.model.switch(app.best)

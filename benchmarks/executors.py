@@ -55,10 +55,10 @@ class Descent(NamedTuple):
     """The results of one algorithm with one seed.
 
     Attributes:
-        accuracy: Of the packages on the test file, in percent, by the goals' shares.
+        accuracy: Share of the goal -> accuracy of the package on the test file, in percent.
         steps: Training steps of all goals.
-        seconds: Of the job.
-        algorithms: The algorithm of each goal.
+        seconds: Duration of the job.
+        algorithms: Algorithm of each goal.
     """
 
     accuracy: Mapping[float, float]

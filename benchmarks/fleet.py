@@ -63,9 +63,9 @@ def prepare_packages(
     """Make a store with a group whose job has these packages (goal -> file -> content).
 
     Args:
-        directory: of the store.
-        packages: what porting has made.
-        settings: of the group's correlation measure.
+        directory: The store's directory.
+        packages: The packages made by porting.
+        settings: Settings of the group's correlation measure.
     """
     goals = [Goal(id=name, batch=0, budget={"flops": 10.0}) for name in packages]
     with open_store(directory) as store:

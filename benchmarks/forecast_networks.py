@@ -19,13 +19,13 @@ class Case(NamedTuple):
     """A network as a user would have it ported.
 
     Attributes:
-        name: Of the case.
+        name: Name of the case.
         build: Makes the network with random weights.
-        data: Loads its examples: inputs and targets.
-        epochs: For which it is trained before it is ported; 0 to port it as it is made.
-        settings: Of the algorithm; empty for the defaults.
-        algorithm: Its name.
-        fitted: Whether the constants of the forecast were chosen by its outcomes.
+        data: Loads the examples: inputs and targets.
+        epochs: Epochs of training before it is ported; 0 to port it as it is made.
+        settings: Settings of the algorithm; empty for the defaults.
+        algorithm: Name of the algorithm.
+        fitted: Whether its outcomes were used to choose the constants of the forecast.
     """
 
     name: str

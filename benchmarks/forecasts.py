@@ -75,12 +75,12 @@ class Outcome(NamedTuple):
     """A forecast of a package, and what came.
 
     Attributes:
-        case: The name of the network.
+        case: Name of the network.
         fresh: Whether the store knew nothing.
-        low: Of the interval.
-        high: Likewise.
-        reached: The figure of the package on the test data.
-        slowdown: The seconds that the edge took, over those that were foreseen.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        reached: The package's figure on the test data.
+        slowdown: Seconds of the edge over those that were foreseen.
     """
 
     case: str

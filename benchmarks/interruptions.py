@@ -120,7 +120,7 @@ class _Server:
     """A server on one store, which is started again after it was killed.
 
     Args:
-        directory: For its store, and what is fetched.
+        directory: For the store of the server, and fetched files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -195,10 +195,8 @@ class _Kills:
     """Kills the server or a worker at some moments.
 
     Args:
-        server: The server.
-        moments: On the monotonic clock, ascending.
-        rng: Chooses.
-        killed: Counts what was killed.
+        moments: Times on the monotonic clock, ascending.
+        killed: Counts the kills of each kind.
     """
 
     def __init__(

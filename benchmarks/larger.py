@@ -68,7 +68,7 @@ def figures_of(runs: Sequence[tuple[Network, Network]]) -> dict[str, float]:
     """Return the points gained, their mean and the least, and how many larger networks are no better.
 
     Args:
-        runs: The source and the network that is served in its place.
+        runs: The source, and the network that is served in its place.
     """
     gains = [served.accuracy - source.accuracy for source, served in runs]
     equalled = sum(

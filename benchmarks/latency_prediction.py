@@ -103,7 +103,7 @@ class Contest:
     """Measurements of networks taken while a profile is made, so that a busy machine slows both.
 
     Args:
-        networks: Each is measured with every setting.
+        networks: Networks that are each measured with every setting.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:

@@ -62,9 +62,9 @@ class Package(NamedTuple):
 
     Attributes:
         share: Multiply-adds, as a share of the source's.
-        limit_ms: None for the source as it is.
-        predicted_ms: By the server, from what the device measured of itself.
-        measured_ms: On the device.
+        limit_ms: None for the source before porting.
+        predicted_ms: The server's prediction, from the device's measurements of itself.
+        measured_ms: Measured on the device.
     """
 
     share: float

@@ -73,7 +73,7 @@ class Packaged(NamedTuple):
 
     Attributes:
         accuracy: On the test file.
-        validation_accuracy: On the validation data, to choose by.
+        validation_accuracy: On the validation data, by which choices are made.
     """
 
     accuracy: float
@@ -96,16 +96,15 @@ class Porting:
     """A source, tuned on its data, from which goals are adapted.
 
     Args:
-        model: The source.
         data: Training and test data.
-        directory: Where checkpoints go.
-        settings: Of the algorithm, for the source and for all goals.
-        algorithm: Its name.
+        directory: Directory for checkpoints.
+        settings: Settings of the algorithm, for the source and for all goals.
+        algorithm: Name of the algorithm.
         cuts: The most cuts of a goal.
-        least: The share of the source's multiply-adds of the smallest goal, which algorithms prepare for.
+        least: The smallest goal's share of the source's multiply-adds, which algorithms prepare for.
 
     Attributes:
-        data: What is trained and tested on.
+        data: Training and test data.
         preparing_steps: Training steps of the algorithm's preparation.
     """
 
@@ -171,7 +170,7 @@ class Porting:
         """Return networks adapted one from the other, the largest first.
 
         Args:
-            steps: Of each share of the multiply-adds; None for as many as the settings say.
+            steps: Share of the multiply-adds -> training steps; None for as many as the settings say.
         """
         return {
             share: Checkpoint(result.checkpoint, result.costs, result.accuracy)

@@ -56,9 +56,9 @@ class Row(NamedTuple):
 
     Attributes:
         share: Multiply-adds, as a share of the source's.
-        precision: Of the package.
-        package: Its figures.
-        trained_on: Whether the checkpoint was trained for more steps, or the package was while it was made.
+        precision: Precision of the package.
+        package: The package's figures.
+        trained_on: Whether the checkpoint was trained for more steps, or the package while it was made.
     """
 
     share: float

@@ -33,8 +33,8 @@ class Panel:
         ticks: Positions and labels along the horizontal axis, which is logarithmic, from the left.
         heights: Positions along the vertical axis, from the lowest; its unit follows each label.
         unit: Unit of the vertical axis.
-        key: Where the names of the lines stand: the first one's place, in pixels.
-        lines: Points of each line, by its name.
+        key: Position of the first line's name, in pixels.
+        lines: Name of the line -> its points.
     """
 
     left: int

@@ -76,8 +76,8 @@ class _Caller:
     """Submits configs to a server, each from an output directory of its own.
 
     Args:
-        address: Of the server.
-        files: Directory of the models and the data, and for the output directories.
+        address: Address of the server.
+        files: Directory of models and data, and for the output directories.
     """
 
     def __init__(self, address: str, files: Path) -> None:

@@ -71,11 +71,12 @@ class Support:
 
     Attributes:
         blocks: Residual blocks that can be left out.
-        shallow: How far the network without every other block is from the one that ignores them, as a share
-            of the largest output; 0 where there are none.
-        narrowed: How far the narrowed network is from the masked one, as a share of the largest output.
-        packaged: How far LiteRT is from Keras, likewise.
-        reason: Why it is not supported; empty if it is.
+        shallow: Difference between the network without every other block and the one that ignores them, as a
+            share of the largest output; 0 where there are no blocks.
+        narrowed: Difference between the narrowed network and the masked one, as a share of the largest
+            output.
+        packaged: Difference between LiteRT and Keras, as a share of the largest output.
+        reason: Reason why it is not supported; empty if it is.
     """
 
     name: str

@@ -50,11 +50,11 @@ class Trace:
     """A sequence of inferences.
 
     Attributes:
-        ended: When each ended, seconds from the start.
-        latency_ms: What each took.
-        branch: Which branch ran.
-        changes: When the load changed.
-        failed: How many failed, or gave what no branch gives.
+        ended: Seconds from the start to the end of each inference.
+        latency_ms: Milliseconds of each inference.
+        branch: Number of the branch that ran each inference.
+        changes: Seconds from the start to each change of the load.
+        failed: Number of inferences that failed, or gave a result that no branch gives.
     """
 
     ended: npt.NDArray[np.float64]
@@ -74,10 +74,10 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     """Compare the monitor with the largest and the smallest branch, and run the soak; return the figures.
 
     Args:
-        package: With branches.
-        quick: Whether the load changes only once, and the soak is short.
+        package: A package with branches.
+        quick: Change the load only once, and keep the soak short.
         soak: Seconds of the soak.
-        picture: The PNG file that the latencies are drawn into.
+        picture: A PNG file for a plot of the latencies.
     """
     model = load(package, threads=1)
     features = example(model)

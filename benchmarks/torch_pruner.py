@@ -61,10 +61,9 @@ class Cut(NamedTuple):
     """A network of the peer.
 
     Attributes:
-        network: Its network.
-        share: Its multiply-adds, as a share of the source's.
-        rate: The highest learning rate that it was trained with.
-        seconds: Of the processor.
+        share: Multiply-adds, as a share of the source's.
+        rate: The highest learning rate of its training.
+        seconds: Seconds of the processor.
     """
 
     network: nn.Module
@@ -79,8 +78,8 @@ class Peer:
     Args:
         source: A Keras ResNet-8.
         train: Training data.
-        validation: What learning rates are chosen by.
-        seed: Where the order of the examples starts from.
+        validation: Data for the choice of learning rates.
+        seed: Seed for the order of the examples.
     """
 
     def __init__(self, source: keras.Model, train: Dataset, validation: Dataset, seed: int) -> None:
@@ -133,10 +132,10 @@ def pruned(
         source: A Keras ResNet-8.
         share: The most multiply-adds, as a share of the source's.
         data: Training data.
-        taught: What the source says of them, to learn from as well.
+        taught: The source's outputs for the training data, to learn from as well.
         steps: Training steps in all.
-        learning_rate: The highest.
-        seed: Where the order of the examples starts from.
+        learning_rate: The highest learning rate.
+        seed: Seed for the order of the examples.
     """
     network = translated(source)
     image = tensors(arrays_of(data)[0][:1])
@@ -165,9 +164,8 @@ class _Learner:
     """SGD that goes on where channels are cut away: their momenta go, and all others stay.
 
     Args:
-        network: What is trained.
         batches: Images, classes, and the teacher's probabilities.
-        learning_rate: The highest.
+        learning_rate: The highest learning rate.
     """
 
     def __init__(

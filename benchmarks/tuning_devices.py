@@ -62,9 +62,9 @@ class Lab:
     """The devices of one benchmark run.
 
     Attributes:
-        work: where everything lies that was made.
-        short: whether runs are cut short.
-        seed: where their randomness starts.
+        work: Directory for everything that is made.
+        short: Cut runs short.
+        seed: Seed for everything random.
     """
 
     work: Path
@@ -135,12 +135,12 @@ def lab(options: Namespace, seed: int = 0, *, short: bool) -> Iterator[Lab]:
     """Prepare the devices, and yield them.
 
     Args:
-        options: those of `add_options`.
-        seed: of the division of the images, the early weights and the order of examples.
-        short: whether runs are cut short and have few images, so that their accuracy says nothing.
+        options: The options of `add_options`.
+        seed: Seed for the division of the images, the early weights and the order of the examples.
+        short: Cut runs short and give them few images, so that their accuracy says nothing.
 
     Raises:
-        MissingDataError: there are no data.
+        MissingDataError: There are no data.
     """
     data = data_with((TRAIN, TEST, RESNET8), options)
     with TemporaryDirectory() as scratch:

@@ -54,17 +54,17 @@ class Plan:
     """The plan of a run.
 
     Attributes:
-        part: which division of the images.
-        kind: which setting.
-        device: whose package and images.
-        teachers: the peers.
-        ideal: whether a pretrained network teaches instead.
-        start: the run from whose weights it starts; the package's where it is empty.
-        data: what is made of the images.
-        epsilon: of noisy images; it protects single values of pixels (docs/privacy.md).
-        most_passes: through the images.
-        patience: passes without gain after which the learning rate is lowered.
-        seed: of the order of examples.
+        part: The division of the images.
+        kind: The kind of run.
+        device: The device that provides package and images.
+        teachers: Devices whose models teach.
+        ideal: Whether a pretrained network teaches instead.
+        start: The run whose last weights it starts from; the package's weights where it is empty.
+        data: The change of the images.
+        epsilon: Privacy budget of noisy images; it protects single values of pixels (docs/privacy.md).
+        most_passes: The most passes through the images.
+        patience: Passes without gain after which the learning rate is lowered.
+        seed: Seed for the order of the examples.
     """
 
     part: str
@@ -90,15 +90,15 @@ class Run:
     """The results of a plan.
 
     Attributes:
-        accuracy: on the test images, of the best weights; all classes are alike there.
-        own_accuracy: the same with classes as frequent as on the device.
-        began: accuracy of the weights at the start.
-        own_began: the same with classes as frequent as on the device.
-        curve: after each pass, that of the best weights so far.
-        steps: of a pass.
-        trusted: how many peers taught.
-        seconds: of processor time that training took.
-        weights_bytes: of the weights, as they travel.
+        accuracy: Accuracy of the best weights on the test images, where all classes are equally frequent.
+        own_accuracy: The same with classes as frequent as on the device.
+        began: Accuracy of the weights at the start.
+        own_began: The same with classes as frequent as on the device.
+        curve: Accuracy of the best weights so far, after each pass.
+        steps: Steps of a pass.
+        trusted: Number of peers that taught.
+        seconds: Processor time of the training.
+        weights_bytes: Bytes of the weights, as they travel.
     """
 
     accuracy: float

@@ -110,7 +110,7 @@ class _Fit:
     """Fit of the readings of one setting.
 
     Args:
-        readings: With that setting.
+        readings: The readings of one setting.
     """
 
     def __init__(self, readings: Sequence[OperatorTiming]) -> None:
@@ -177,9 +177,8 @@ def _rows(readings: Sequence[OperatorTiming], tiles: Tiles, places: dict[str, sl
     """Return the terms of each reading, [readings, terms]: start, between operations, of operations.
 
     Args:
-        readings: The measurements.
-        tiles: Of all their routines.
-        places: Filled in: where the terms of each routine stand.
+        tiles: Routine -> tile.
+        places: Filled in: routine -> columns of its terms.
     """
     width = 1 + _BETWEEN
     for routine in tiles:

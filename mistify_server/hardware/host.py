@@ -29,7 +29,7 @@ class Host:
     """This machine.
 
     Attributes:
-        device: What is told of it.
+        device: Name, processor and measured settings of this machine.
         profiles: One for each precision and number of threads, with one thread among them.
     """
 

@@ -75,10 +75,9 @@ class CollectiveAdaptation:
 
     Args:
         state: The batch, with the results that exist.
-        log: Of the job.
-        engine: Runs the tasks.
-        artifacts: Has the packages.
-        queue: Of the job's steps.
+        log: The log of the job.
+        artifacts: Keeps the packages.
+        queue: The queue of the job's steps.
     """
 
     def __init__(
@@ -131,9 +130,8 @@ class CollectiveAdaptation:
         """Put a step on the queue, unless it has been put there before.
 
         Args:
-            key: Of the step.
+            key: Identifies the step.
             rank: Steps of lower ranks go first.
-            step: The step.
         """
         if key not in self._queued:
             self._queued.add(key)
@@ -321,8 +319,7 @@ class CollectiveAdaptation:
         """Run a task, again for as long as none can be run or kept, and return its result.
 
         Args:
-            task: The task.
-            goal_ids: The goals that it serves; empty for the source and for preparations.
+            goal_ids: Ids of the goals that it serves; empty for the source and for preparations.
         """
         async for attempt in until_available(self._note_outage):
             with attempt:
@@ -364,8 +361,8 @@ class _Tree:
 
     Attributes:
         nodes: By index.
-        rank: The index of a node -> its place in the plan, parents first.
-        children: The index of a node, None for the root -> the nodes that are adapted from it.
+        rank: Index of a node -> its place in the plan, parents first.
+        children: Index of a node, None for the root -> the nodes that are adapted from it.
     """
 
     def __init__(self, plan: BatchPlan) -> None:

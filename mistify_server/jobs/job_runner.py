@@ -18,12 +18,10 @@ class JobRunner:
     """Runs a job from wherever it stands in the store.
 
     Args:
-        store: Has the job.
-        engine: Runs its tasks.
-        job: As the store has it.
-        states: Its batches, likewise.
+        store: The store of the job.
+        job: The job in its state in the store.
+        states: The job's batches in their state in the store.
         on_change: Called after every change of the job.
-        writer: Writes to the store.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class JobRunner:
         """Adapt all batches of the job until every goal has ended.
 
         Raises:
-            MistifyError: The store will not take changes at any time.
+            MistifyError: The store will never take the changes.
         """
         await self._log.record(JobChanged(JobState.RUNNING))
         for adaptation in self._adaptations.values():

@@ -40,14 +40,12 @@ class JobLog:
     """Goals and times of a running job, written to the store with every change.
 
     Args:
-        jobs: the store.
-        job: as the store has it.
-        on_change: called after every change.
-        writer: writes to the store.
-        clock: returns seconds, from any start.
+        job: The job in its state in the store.
+        on_change: Called after every change.
+        clock: Returns seconds since any start.
 
     Attributes:
-        writing: held while changes are written; who holds it sees the job as the store has it.
+        writing: Held while changes are written; its holder sees the job in its state in the store.
     """
 
     def __init__(
@@ -158,7 +156,8 @@ class JobLog:
         out, unless they begin a stage or bring a new accuracy. While the store is away, the latest are kept.
 
         Args:
-            goal_ids: The goals that the task serves; empty for those of the source and of preparations.
+            goal_ids: Ids of the goals that the task serves; empty for those of the source and of
+                preparations.
         """
         updates, stage, recorded_at = _Updates(), None, 0.0
 

@@ -32,12 +32,10 @@ def packaged_goal(
     """Return a goal that is met or unmet by its package.
 
     Args:
-        goal: The goal as it was packaged.
-        adapted: Its checkpoint.
-        branches: Its branches, None where it asks for none.
-        package: The package.
-        files: The files of the package.
-        teacher_accuracy: Of the tuned source, on the validation data.
+        goal: The goal before packaging.
+        adapted: The goal's checkpoint.
+        branches: None where the goal asks for none.
+        teacher_accuracy: Accuracy of the tuned source on the validation data.
         foreseen: The share of it that was expected to be lost; None where nothing was foreseen.
     """
     achieved = {**adapted.costs, **package.achieved}
@@ -83,9 +81,7 @@ def collapsed(result: AdaptResult, parent: AdaptResult, metric: Metric) -> bool:
     """Check whether a network has lost so much of its parent's accuracy that the way was a wrong one.
 
     Args:
-        result: Of the network.
-        parent: From which it was adapted.
-        metric: Of both.
+        parent: The result that the network was adapted from.
     """
     return metric.lost(result.accuracy, parent.accuracy) > _COLLAPSE
 
@@ -94,10 +90,8 @@ def replaces(again: AdaptResult, result: AdaptResult, node: NodePlan, metric: Me
     """Check whether a network serves a node's goals better than another; to meet the budget comes first.
 
     Args:
-        again: The result of the network.
-        result: Of the other one.
-        node: Of both.
-        metric: Of both.
+        again: The result of the new network.
+        result: The result of the network to beat.
     """
     within, other_within = (meets(each.costs, node.budget) for each in (again, result))
     if within != other_within:
@@ -121,10 +115,8 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
     """Describe the limits and the targets that a package misses; empty if it meets the goal.
 
     Args:
-        goal: The goal.
-        costs: Of the package: the checkpoint's, unless they were measured on the package.
+        costs: The checkpoint's costs, or those measured on the package where there are any.
         adapted: The checkpoint, which may have been asked for more accuracy than this goal asks for.
-        package: The package.
     """
     over = excess(costs, goal.budget)
     if over:

@@ -84,7 +84,7 @@ class PortingService:
 
         Args:
             config_text: JSON as in the paper's Figure 3.
-            idempotency_key: with the key of an earlier submission its job is returned; empty for none.
+            idempotency_key: Returns the job of an earlier submission with the same key; empty for none.
 
         Returns:
             The id of the job.
@@ -122,10 +122,10 @@ class PortingService:
         """Return the expected course of a batch of configs; nothing is kept or started.
 
         Args:
-            config_text: as of `submit`.
+            config_text: JSON as in the paper's Figure 3.
 
         Raises:
-            MistifyError: as of `submit`, but for limits that no network can meet, which the plan has.
+            MistifyError: As for `submit`, except that limits that no network can meet are part of the plan.
         """
         reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()
@@ -141,10 +141,9 @@ class PortingService:
         where. The job has them in the order of their configs behind its others.
 
         Args:
-            job_id: of the job.
-            config_text: as of `submit`, with new ids; models, data and algorithms are those of the job, and
-                may be left out where it has only one.
-            idempotency_key: nothing is added twice to a job under one key; empty for none.
+            config_text: JSON with new ids; models, data and algorithms are those of the job, and may be left
+                out where it has only one.
+            idempotency_key: Nothing is added twice to a job under one key; empty for none.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
@@ -182,9 +181,8 @@ class PortingService:
         """Keep goals and let their job take them up, unless a checkpoint on which they may rest was lost.
 
         Args:
-            job_id: of a job that is held.
-            addition: the goals.
-            lost: how many goals had ended without a checkpoint when the addition was planned.
+            job_id: The id of a held job.
+            lost: Number of goals that had ended without a checkpoint when the addition was planned.
         """
         async with self._jobs.writing(job_id):
             if await asyncio.to_thread(self._lost, job_id) != lost:
@@ -249,9 +247,8 @@ class PortingService:
         """Yield a job's events after a sequence number, then new ones as they come, until it has ended.
 
         Args:
-            job_id: Of the job.
             after_sequence: The last number that is known already; 0 for all.
-            so_far: Whether to end with the last event so far, also if the job goes on.
+            so_far: End with the last event so far, even if the job goes on.
         """
         return self._jobs.watch(job_id, after_sequence, so_far=so_far)
 

@@ -29,7 +29,7 @@ def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetryi
     """Return attempts that are repeated for as long as something is unavailable.
 
     Args:
-        on_outage: called with the error before each wait.
+        on_outage: Called with the error before each wait.
     """
 
     def report(state: RetryCallState) -> None:
@@ -65,7 +65,7 @@ class StoreWriter:
         """Return what a function returns; a cancellation ends the wait for the store, and not the writing.
 
         Raises:
-            MistifyError: the store will not take it at any time.
+            MistifyError: The store will never take it.
         """
         async for attempt in until_available(self._note_outage):
             with attempt:

@@ -35,8 +35,7 @@ def prepare_task(plan: BatchPlan, algorithm: str, root: SourceResult) -> Prepare
     """Return the task in which an algorithm prepares for the nodes that it will adapt.
 
     Args:
-        plan: Of the batch.
-        algorithm: The name of the algorithm.
+        algorithm: Name of the algorithm.
         root: The result of the batch's source task.
     """
     return PrepareTask(
@@ -62,11 +61,8 @@ def adapt_task(
     """Return the task that adapts a node's network.
 
     Args:
-        plan: Of the batch.
-        node: The node.
-        goals: Of the node.
         root: The result of the batch's source task.
-        parent: The checkpoint from which the network is adapted.
+        parent: Artifact of the checkpoint from which the network is adapted.
         prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return AdaptTask(
@@ -96,9 +92,7 @@ def branch_task(
     """Return the task that adapts the branches of a goal's package.
 
     Args:
-        plan: Of the batch.
-        node: Of the goal.
-        goal: The goal, which asks for branches.
+        goal: A goal with branches.
         root: The result of the batch's source task.
         adapted: The result of the node's adapt task.
         prepared: The result of the prepare task of the node's algorithm, if it has one.
@@ -133,9 +127,7 @@ def package_task(
     """Return the task that makes a goal's package.
 
     Args:
-        plan: Of the batch.
-        node: Of the goal.
-        settings: What the goal asks of the package.
+        settings: Settings that the goal asks for.
         root: The result of the batch's source task.
         adapted: The result of the node's adapt task.
         branches: The result of the goal's branch task; None for a package without branches.

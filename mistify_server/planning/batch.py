@@ -19,12 +19,12 @@ class ResolvedBatch:
     """A collective batch whose model and data were found.
 
     Attributes:
-        number: Of the batch in its job.
+        number: Number of the batch in its job.
         batch: The configs.
-        model: Where the model comes from.
-        data: Where the data come from.
+        model: The place of the model.
+        data: The place of the data.
         devices: The measured devices that the goals name.
-        precision_choices: The id of a goal -> why the server chose its precision.
+        precision_choices: Goal id -> why the server chose its precision.
     """
 
     number: int

@@ -22,8 +22,9 @@ class Promise:
     """The scores and precisions that a node's checkpoint has, or will have.
 
     Attributes:
-        scores: Of the checkpoint, or its targets while it is still to be made.
-        quantizations: How its goals are packaged: where its latency is limited, it was measured so.
+        scores: Scores of the checkpoint, or its targets while it is still to be made.
+        quantizations: Precisions of its goals' packages: where its latency is limited, it was measured with
+            them.
     """
 
     scores: Scores
@@ -43,7 +44,6 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
     Nodes that failed, or were cancelled before they had a checkpoint, never get one and are left out.
 
     Args:
-        state: The batch.
         goals: All goals of its job.
     """
     by_id = {goal.id: goal for goal in goals}
@@ -89,7 +89,6 @@ def insert_goals(
     With the algorithm `auto` new nodes have none yet.
 
     Args:
-        plan: Of the batch.
         promised: See `promises`.
         goals: The new goals, without parents; their ids are new.
 
@@ -141,7 +140,7 @@ class _Insertion:
         """Return the new nodes by index, parents first.
 
         Args:
-            founding: The goals of each new node, by place.
+            founding: Place -> the goals of a new node.
         """
         first_index = max((node.index for node in self._plan.nodes), default=-1) + 1
         index_of = {place: index for index, place in enumerate(sorted(founding), first_index)}
@@ -162,8 +161,8 @@ class _Insertion:
         """Return the index of a new node's parent, None for the root.
 
         Args:
-            place: Of the new node.
-            index_of: The indices of all new nodes, by place.
+            place: The place of the new node.
+            index_of: Place -> index, for all new nodes.
         """
         if place in self._nodes_at:
             accuracy_of = {

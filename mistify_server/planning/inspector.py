@@ -27,9 +27,8 @@ class BatchInspector:
         """Return the batches whose source could be measured.
 
         Args:
-            batches: With their models and data.
-            problems: Collects what is wrong with models, data and settings.
-            measures: To be found out by running the sources.
+            problems: Collects the mistakes in models, data and settings.
+            measures: Facts to find out by running the sources.
 
         Raises:
             MistifyError: A worker failed for a reason that is none of the configs' problems.

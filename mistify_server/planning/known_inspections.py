@@ -39,7 +39,7 @@ class KnownInspections:
     may be put right.
 
     Args:
-        kept: Of the store.
+        kept: The inspections of the store.
     """
 
     def __init__(self, kept: KeptInspections) -> None:
@@ -52,11 +52,10 @@ class KnownInspections:
         """Return the result of an inspect task, known or made; whoever wants one that is being made waits.
 
         Args:
-            task: The task.
-            inspect: Does it.
+            inspect: Inspects the source.
 
         Raises:
-            MistifyError: As `inspect`; UNAVAILABLE, the store cannot be written.
+            MistifyError: As for `inspect`; UNAVAILABLE, the store cannot be written.
         """
         key = await asyncio.to_thread(self._key, task)
         if key is None:

@@ -112,11 +112,11 @@ def _unreachable_limit(
     """Describe a limit outside the reachable range.
 
     Args:
-        index: Of the config.
-        name: Of the axis.
-        config: With the limit.
-        limit: In the axis' unit.
-        inspection: With the least that a network can cost (the most, where higher is better).
+        index: Index of the config.
+        name: Name of the axis.
+        config: The config with the limit.
+        limit: The limit in the axis' unit.
+        inspection: Says the least that a network can cost (the most, where higher is better).
     """
     axis, requested, adaptable = axis_of(name), config.limits()[name], inspection.adaptable
     amount, least = (axis.format.in_plain_unit(cost) for cost in (limit, inspection.floor[name]))

@@ -37,8 +37,7 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     choice, and there is no reason to give.
 
     Args:
-        config: The config.
-        inspection: Of the source.
+        inspection: The inspection of the source.
     """
     if not config.leaves_precision:
         return config, ""
@@ -64,10 +63,8 @@ def share_within(budget: Budget, source: Costs, estimates: EdgeEstimates | None)
     Costs do not fall in proportion: what integers gain by wide kernels, they may lose with narrow ones.
 
     Args:
-        budget: The limits.
-        source: Costs of the source.
-        estimates: Have costs of scaled networks. Without them, or with a limit on another axis, the share is
-            that of the cost that has to fall most.
+        estimates: Provides costs of scaled networks. Without them, or with a limit on another axis, the share
+            is that of the cost that has to fall most.
     """
     if estimates is None or not budget.keys() <= estimates.scaled[0].keys():
         return share_left(source, budget)
@@ -172,7 +169,7 @@ def safer(attempt: Attempt) -> Iterator[Goal]:
     them takes as much as without.
 
     Args:
-        attempt: With the precision that was chosen.
+        attempt: The attempt with the precision that was chosen.
     """
     goal, costs = attempt.goal, attempt.adapted.costs
     if not goal.precision_choice:
@@ -195,9 +192,8 @@ def others(
     network, and those that are expected to lose less than the package has lost.
 
     Args:
-        attempt: With the precision that was chosen.
-        source: Costs of the source.
-        floor: The least that it can be cut to.
+        attempt: The attempt with the precision that was chosen.
+        floor: The least that the source can be cut to.
         estimates: See `share_within`.
     """
     goal = attempt.goal
@@ -239,8 +235,7 @@ def allowed(tuning: TuningConfig, compression: CompressionConfig | None) -> Sequ
     """Return the precisions at which a package can be made, the safest first.
 
     Args:
-        tuning: How it is trained on a device, which takes float32.
-        compression: What its kernels are compressed to.
+        tuning: Training on the device needs float32.
     """
     if tuning.trainable != "none":
         return (Quantization.NONE,)

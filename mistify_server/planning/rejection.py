@@ -11,9 +11,9 @@ def reject_too_many(count: int, most: int, present: int = 0) -> None:
     """Raise an error if a job would have more goals than the server takes.
 
     Args:
-        count: Of the goals that are submitted or added.
+        count: Number of goals that are submitted or added.
         most: The server's limit.
-        present: The number of goals that the job has already.
+        present: Number of goals that the job has already.
 
     Raises:
         MistifyError: INVALID_CONFIG.

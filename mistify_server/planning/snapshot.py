@@ -50,7 +50,7 @@ class JobSnapshot:
     """A job as the store has it at one moment (paper 4.3, streaming).
 
     Attributes:
-        job: With its goals.
+        job: The job with its goals.
         states: The job's batches, with the checkpoints that exist.
         devices: All measured devices that the server knows.
     """
@@ -97,9 +97,9 @@ class JobSnapshot:
         """Insert the goals of new configs into the job's trees.
 
         Args:
-            batches: As resolved by this snapshot.
-            inspections: Of those that are `uninspected`.
-            history: All jobs, from which the forecast learns.
+            batches: Batches resolved by this snapshot.
+            inspections: Inspections of those that are `uninspected`.
+            history: The store of all jobs, from which the forecast learns.
 
         Returns:
             The plans with the goals, and the goals in the order of the configs.

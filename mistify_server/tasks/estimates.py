@@ -29,14 +29,14 @@ class Candidate(Message):
 
     Attributes:
         gain: See `executors.contract.executor.Aptitude`.
-        gain_at_latency: Likewise.
-        edge: Likewise.
-        preparing_step: Likewise.
-        least_path: Likewise.
+        gain_at_latency: See `executors.contract.executor.Aptitude`.
+        edge: See `executors.contract.executor.Aptitude`.
+        preparing_step: See `executors.contract.executor.Aptitude`.
+        least_path: See `executors.contract.executor.Aptitude`.
         preparing: Steps of preparing, by the distance from the source to the least limits: `PER_HALVING` for
             each halving. Empty where there is nothing to prepare.
         shared_steps: See `executors.contract.executor.AdaptationExecutor.shared_steps`.
-        adapting: Training steps until a budget is met, by the distance to it, likewise.
+        adapting: Training steps until a budget is met, by the distance to it: `PER_HALVING` for each halving.
         tune_steps: Steps that tune a network which meets its budget, repeated while accuracy falls short.
         max_steps: The most steps of one goal.
     """
@@ -70,7 +70,7 @@ class Candidate(Message):
 
         Args:
             distance: Halvings of the costs between parent and goal.
-            rounds: How often the network is tuned.
+            rounds: Number of times that the network is tuned.
         """
         adapting = self.adapting[_place(distance, self.adapting)]
         return min(adapting + rounds * self.tune_steps, self.max_steps)
@@ -90,14 +90,13 @@ class EdgeEstimates(Message):
     """Estimates of an inspection for the edges to come.
 
     Attributes:
-        traits: Of the model.
-        source_steps: Steps that tune the source.
+        source_steps: Number of steps that tune the source.
         candidates: The algorithms from which one is chosen for each edge, by name.
         scaled: Costs with all channel groups scaled by one factor, the least first.
-        accuracy: Of the source as it came, on a sample of the validation data; None if it was not measured,
-            or the sample does not tell.
-        output_scores: Of each of its outputs that it is known of, likewise.
-        step_seconds: Of a training step of the source; None if it was not measured.
+        accuracy: Accuracy of the source before tuning, on a sample of the validation data; None if it was not
+            measured, or the sample does not tell.
+        output_scores: Output -> score of the source before tuning, on the same sample, where it is known.
+        step_seconds: Seconds of a training step of the source; None if it was not measured.
         generating: Training steps of the source that take as long as generating its data.
     """
 
@@ -115,12 +114,12 @@ class Outlook(Message):
     """Facts that narrow the forecast of a source, as measured now; plans do not keep them.
 
     Attributes:
-        tested: Examples of the test data; None where they are still to be generated.
-        sampled: Validation examples on which the source was measured.
-        trial_steps: Steps of a trial, the beginning of tuning the source; 0 where there was none.
-        trial_accuracy: Of the trial's network, on these examples.
-        trial_scores: Of each output of the trial's network that it is known of, likewise.
-        flips: Whether images are flipped to train: the config leaves it open, and the source does not mind.
+        tested: Number of test examples; None where they are still to be generated.
+        sampled: Number of validation examples on which the source was measured.
+        trial_steps: Number of steps of a trial, the beginning of tuning the source; 0 where there was none.
+        trial_accuracy: Accuracy of the trial's network on these examples.
+        trial_scores: Output -> score of the trial's network on these examples, where it is known.
+        flips: Whether training flips images: the config leaves it open, and the source does not mind.
     """
 
     tested: int | None = None

@@ -13,8 +13,8 @@ class ProblemCollector:
     """Collects problems, so that a user learns of all of them at once.
 
     Attributes:
-        problems: In the order in which they were found. The server gives each its place in the configs
-            (`[3].dataset.train`), a worker its place in a config (`dataset.train`).
+        problems: Problems in the order in which they were found. The server gives each its place in the
+            configs (`[3].dataset.train`), a worker its place in a config (`dataset.train`).
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class ProblemCollector:
         """Return the result of `look`, or None if it finds a value that cannot be used.
 
         Args:
-            place: Where the value stands.
+            place: Place of the value.
             look: Raises `InvalidValue`, which becomes a problem at that place.
         """
         try:
@@ -44,7 +44,7 @@ class ProblemCollector:
         """Return the result of `load`, or None if a model, data or settings cannot be used.
 
         Args:
-            place: Where they stand. Settings below it, and the algorithm's, keep the places in the error.
+            place: Place of the model, data or settings. Errors in settings keep the places below it.
             load: Raises `MistifyError`, whose problems are added.
         """
         try:

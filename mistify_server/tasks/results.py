@@ -19,8 +19,9 @@ class TaskDone(Message):
     """The result of a task that has not failed.
 
     Attributes:
-        spent: The worker's time, seconds by activity.
-        onednn: Whether TensorFlow had its oneDNN optimizations; without them after it ended a worker.
+        spent: Seconds of the worker by activity.
+        onednn: Whether TensorFlow ran with its oneDNN optimizations; it runs without them after it ended a
+            worker.
     """
 
     spent: dict[str, float] = Field(default_factory=dict)
@@ -36,18 +37,18 @@ class Inspection(TaskDone):
     """The result of an inspect task.
 
     Attributes:
-        costs: Of the source, by axis; empty if it could not be measured.
+        costs: Costs of the source by axis; empty if it could not be measured.
         floor: The least that the source can be cut to, by axis; its costs if it cannot be adapted.
-        inputs: The names of the source's inputs.
+        inputs: Names of the source's inputs.
         adaptable: Whether the source's architecture can be changed.
-        hardware: That of the task, with this machine's profile calibrated by measuring the source.
-        metric: Of the config, or else one that suits the data; None if the data cannot be used.
-        metrics: Those of the outputs, likewise.
-        estimates: For the edges to come; None where nothing can be adapted.
-        outlook: For their accuracies, likewise.
+        hardware: Profiles of the task, with this machine's profile calibrated by measuring the source.
+        metric: The config's metric, or else one that suits the data; None if the data cannot be used.
+        metrics: Output -> its metric, by the same rule.
+        estimates: Estimates for the edges to come; None where nothing can be adapted.
+        outlook: Facts for their accuracies; None where nothing can be adapted.
         class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
-        left_out: What is in the data and not read, by part: "dataset.train: 12 .heic in cat".
-        problems: With places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
+        left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
+        problems: Problems with places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
     """
 
     kind: Literal["inspection"] = "inspection"
@@ -69,17 +70,18 @@ class SourceResult(TaskDone):
     """The result of a source task.
 
     Attributes:
-        source_costs: Of the source as it came, by axis.
-        source_accuracy: Of the source as it came, on the validation data, as all accuracies here.
-        metric: Of the test data; the accuracies are agreement where the validation data have no labels.
+        source_costs: Costs of the source before tuning, by axis.
+        source_accuracy: Accuracy of the source before tuning, on the validation data, as all accuracies here.
+        metric: The metric of the test data; the accuracies are agreement where the validation data have no
+            labels.
         teacher: The artifact of the tuned source, the teacher of all goals.
-        teacher_accuracy: Of the teacher.
-        teacher_scores: Of each output of the teacher by a metric of its own, likewise.
+        teacher_accuracy: Accuracy of the teacher.
+        teacher_scores: Output -> score of the teacher, by a metric of its own.
         root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
-        root_costs: Of the root, by axis.
+        root_costs: Costs of the root by axis.
         steps: Training steps of the teacher.
-        data: As goals learn from them, with files of the source's answers where parts have no labels, and
-            with flips where these suit them; None for those of the task.
+        data: The data that goals learn from, with files of the source's answers where parts have no labels,
+            and with flips where these suit them; None for those of the task.
     """
 
     kind: Literal["source_result"] = "source_result"
@@ -100,7 +102,8 @@ class PrepareResult(TaskDone):
 
     Attributes:
         prepared: The artifact; None where there was nothing to prepare.
-        steps: As the algorithm counts them, mostly training steps; 0 where another job had prepared the same.
+        steps: Number of steps by the algorithm's count, mostly training steps; 0 where another job had
+            prepared the same.
     """
 
     kind: Literal["prepare_result"] = "prepare_result"
@@ -143,8 +146,8 @@ class BranchResult(TaskDone):
     Attributes:
         base: The layers that all of them share.
         branches: Ascending by their shares.
-        steps: Training steps of all together.
-        reason: Which branches missed their budgets; empty if none did.
+        steps: Training steps of all branches together.
+        reason: Names the branches that missed their budgets; empty if none did.
     """
 
     kind: Literal["branch_result"] = "branch_result"
@@ -161,14 +164,16 @@ class PackageResult(TaskDone):
         files: Name -> digest of the artifact.
         achieved: Costs by axis, with what the compression came to (`mistify.config.package.compression`).
         measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
-        accuracy: Of the package on the test data, for the report, and to judge whether the goal is met.
-        validation_accuracy: On the validation data, to choose by.
-        validation_metric: Of that; None stands for the goal's.
-        output_scores: Of each output by a metric of its own, on the test data.
-        validation_output_scores: Likewise on the validation data.
-        note: What was not gained by the precision, or lost by the compression; may be empty.
-        branches: Those in the package, the cheapest first.
-        layers: Of the goal's own network beside the source's; None where the source's cannot be told apart.
+        accuracy: Accuracy of the package on the test data, for the report, and to judge whether the goal is
+            met.
+        validation_accuracy: Accuracy on the validation data, by which choices are made.
+        validation_metric: Metric of `validation_accuracy`; None stands for the goal's.
+        output_scores: Output -> score on the test data, by a metric of its own.
+        validation_output_scores: Output -> score on the validation data, by a metric of its own.
+        note: Gains that the precision did not bring, and losses through compression; may be empty.
+        branches: The branches in the package, the cheapest first.
+        layers: Layers of the goal's own network beside the source's; None where the source's cannot be told
+            apart.
     """
 
     kind: Literal["package_result"] = "package_result"
@@ -199,10 +204,10 @@ class ReferenceResult(TaskDone):
     """The result of a reference task: the source in float32, as LiteRT runs it, on the test data.
 
     Attributes:
-        accuracy: Of the source as it came.
-        tuned_accuracy: Of the tuned source.
-        output_scores: Of each output of the source as it came, by a metric of its own.
-        tuned_output_scores: Likewise of the tuned source.
+        accuracy: Accuracy of the source before tuning.
+        tuned_accuracy: Accuracy of the tuned source.
+        output_scores: Output -> score of the source before tuning, by a metric of its own.
+        tuned_output_scores: Output -> score of the tuned source, by a metric of its own.
         measured: Milliseconds of the source on this machine, by axis.
     """
 
@@ -248,7 +253,6 @@ def seconds_by_activity(result: Result, elapsed: float) -> dict[str, float]:
     attempts whose worker died, for the wire. All the time of a task that failed counts as failed.
 
     Args:
-        result: Of the task.
         elapsed: Seconds in all.
     """
     if isinstance(result, TaskFailure):

@@ -12,12 +12,12 @@ class ModelSource(Message):
 
     Attributes:
         path: A file or directory.
-        builtin: The name of a built-in model.
-        application: The name of an architecture of `keras.applications`.
-        classes: The number of classes, where the model's file does not have it.
+        builtin: Name of a built-in model.
+        application: Name of an architecture of `keras.applications`.
+        classes: Number of classes, where the model's file does not have it.
         input: Height and width of the images that an architecture of `keras.applications` takes.
         weights: A file with the weights of such an architecture.
-        sequence: Tokens of the texts that a preset of keras_hub takes.
+        sequence: Number of tokens of the texts that a preset of keras_hub takes.
     """
 
     path: str | None = None
@@ -39,10 +39,10 @@ class DataSource(Message):
         train: Training data; None where the unlabelled inputs stand for them.
         test: Test data; None where a part of the unlabelled inputs stands for them.
         unlabelled: Inputs without labels, in place of training data or beside them.
-        answered: Files with the inputs and the source's answers, once there are any, by the part that they
-            stand for: "train", "test".
-        settings: They also say what the validation data are: a share of the training data, or a path.
-        labelled: Whether the targets of the test data are true, and not the source's answers.
+        answered: Part ("train", "test") -> file with its inputs and the source's answers, once there is one.
+        settings: Settings of the data, which also name the validation data: a share of the training data, or
+            a path.
+        labelled: Whether the targets of the test data are true rather than the source's answers.
     """
 
     train: str | None = None

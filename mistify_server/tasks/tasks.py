@@ -107,13 +107,11 @@ class PackageSettings(Message):
     """The settings of a package: what its goal asks for.
 
     Attributes:
-        job_id: The id of the job.
-        goal_id: The id of the goal in it.
+        goal_id: Id of the goal in the job.
         budget: The goal's limits, by axis.
-        targets: What the package should reach.
-        quantization: The precision of the package.
-        threads: With which LiteRT runs the package, and it is measured.
-        compression: What its kernels are compressed to; None for nothing.
+        targets: The figures that the package should reach.
+        threads: Number of threads with which LiteRT runs the package, and it is measured.
+        compression: The compression of its kernels; None for none.
         tuning: How it is trained on a device.
         saved_model: Whether a package with branches has them as a SavedModel as well.
     """
@@ -138,18 +136,19 @@ class PackageTask(Message):
     """A task that turns a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
     Attributes:
-        settings: What the goal asks of the package.
+        settings: Settings that the goal asks for.
         checkpoint: The artifact of the adapted network.
-        costs: Of the checkpoint, by axis.
-        accuracy: Of the checkpoint, on the validation data.
-        branches: What the package can switch between, the checkpoint among them; None where it cannot.
+        costs: Costs of the checkpoint by axis.
+        accuracy: Accuracy of the checkpoint on the validation data.
+        branches: The networks that the package can switch between, the checkpoint among them; None where it
+            cannot.
         teacher: The artifact of the tuned source.
-        data: What is trained on, calibrated with and measured on.
-        algorithm: Whose settings `algorithm_config` has.
+        data: The data for training, calibration and measurement.
+        algorithm: The algorithm that `algorithm_config` belongs to.
         algorithm_config: The settings of training.
         hardware: The profiles whose latency is estimated, as they were calibrated with the source.
-        seed: Of training.
-        prepared: The artifact of what the node's algorithm has prepared; None where it prepares nothing.
+        seed: Seed for training.
+        prepared: The artifact of the algorithm's preparation; None where it prepares nothing.
     """
 
     kind: Literal["package"] = "package"

@@ -72,10 +72,9 @@ def prospect_of(
     """Return the forecast of the tuned source; None if it was measured neither now nor before.
 
     Args:
-        metric: Of the batch.
-        estimates: With the source's figure as it came.
-        outlook: With a trial, if there was one.
-        known: The figure that it reached when it was tuned in an earlier job.
+        estimates: Estimates with the source's figure before tuning.
+        outlook: Facts with a trial, if there was one.
+        known: The figure of the source tuned in an earlier job, if there was one.
     """
     sampled = (outlook.sampled if outlook else None) or _EXAMPLES
     came, steps = estimates.accuracy, estimates.source_steps
@@ -125,13 +124,12 @@ def interval_of(
     """Return the figure of a network, as it is counted on the test data.
 
     Args:
-        metric: Of the batch.
-        source: From which it is adapted.
-        losses: Of shares of the source's figure; none for the source itself.
-        doublings: Of the source's training steps, if those of the network were its own.
-        gain_in_losses: Whether what these gain is in the losses, as in those of the same model.
-        degrees: Of freedom of the losses' distribution, above 2.
-        tested: Examples of the test data; None if it is unknown.
+        source: The source that the network is adapted from.
+        losses: Losses as shares of the source's figure; none for the source itself.
+        doublings: Doublings of the source's training steps, if the network's steps were its own.
+        gain_in_losses: Whether the losses include the gain of these steps, as do losses of the same model.
+        degrees: Degrees of freedom of the losses' distribution, above 2.
+        tested: Number of test examples; None if it is unknown.
     """
     random = np.random.default_rng(0)
     tuned = np.maximum(source.middle + source.deviation * _normal(random), source.least)

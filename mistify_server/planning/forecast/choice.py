@@ -23,12 +23,12 @@ class Edge:
     """An edge of a goal tree.
 
     Attributes:
-        halvings: Of the multiply-adds, from the source to the goal.
+        halvings: Halvings of the multiply-adds from the source to the goal.
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
         limits_latency: Whether latency is limited, on any hardware.
-        has_targets: Whether its network has to reach anything.
-        path: Edges of the longest path that it is on.
+        has_targets: Whether its network has a target to reach.
+        path: Number of edges on the longest path that it is on.
     """
 
     halvings: float
@@ -53,10 +53,9 @@ class _Expected:
     """Expected results of an algorithm on an edge.
 
     Attributes:
-        algorithm: The algorithm.
-        lost: Share of the accuracy.
-        time: In training steps of the source, with the edge's part of preparing.
-        preparation: What preparing takes, a part of a sentence; empty where there is none to come.
+        lost: Share of the source's figure.
+        time: Training steps of the source that take as long, with the edge's part of preparing.
+        preparation: The time of preparing, as a part of a sentence; empty where there is none to come.
     """
 
     algorithm: str
@@ -71,7 +70,6 @@ class Chooser:
     The same edge and the same experience give the same choice.
 
     Args:
-        traits: Of the model.
         subject: A digest of model and data.
         candidates: By name, at least one.
         experience: Predicts losses.
@@ -93,10 +91,9 @@ class Chooser:
         on average and is faster, or for none.
 
         Args:
-            edges: Of one tree.
-            prepared: The algorithms that have prepared for this tree, and the halvings down to which they
-                have; others that would have to prepare are left out. None where nothing has been prepared
-                yet, and all can.
+            edges: All edges of a tree.
+            prepared: Algorithm that has prepared for this tree -> halvings down to which it has; others that
+                would have to prepare are left out. None where nothing has been prepared yet, and all can.
         """
         able = [
             name
@@ -194,7 +191,7 @@ def longest_paths(nodes: Sequence[NodePlan]) -> dict[int | None, int]:
     """Return the edges of the longest path on which each node is, by index.
 
     Args:
-        nodes: Of one tree, parents first.
+        nodes: All nodes of a tree, parents first.
     """
     longest: dict[int | None, int] = {None: 0}
     for node in nodes:

@@ -47,8 +47,8 @@ class Experience:
     """Predicts edges from those of a store.
 
     Args:
-        records: Of the edges, the oldest first.
-        candidates: The algorithms, with what benchmarks say of them.
+        records: Records of the store's edges, the oldest first.
+        candidates: The algorithms with their benchmark figures.
     """
 
     def __init__(self, records: Sequence[EdgeRecord], candidates: Mapping[str, Candidate]) -> None:

@@ -63,14 +63,14 @@ class Forecast:
     """Predicts the edges of a batch.
 
     Args:
-        plan: Of the batch, whose model can be adapted.
-        estimates: Of its inspection.
-        records: Of edges like its own, the oldest first.
+        plan: The plan of a batch whose model can be adapted.
+        estimates: Estimates of the batch's inspection.
+        records: Records of similar edges, the oldest first.
         prepared: See `Chooser`.
-        outlook: Of its inspection, where there was one just now.
+        outlook: Facts of the batch's inspection, where there was one just now.
 
     Attributes:
-        plan: With an algorithm for every node; nodes that had one keep it.
+        plan: The plan with an algorithm for every node; nodes that had one keep it.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Forecast:
         """Return the expected course of the batch.
 
         Args:
-            goals: Of the batch, by id.
-            slots: How many edges are adapted at the same time.
+            goals: The batch's goals by id.
+            slots: Number of edges that are adapted at the same time.
         """
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
@@ -231,7 +231,7 @@ class Forecast:
         Args:
             source: The source, or one of its outputs.
             losses: The shares.
-            steps: Training steps that the network has learned for.
+            steps: Number of training steps that the network has learned for.
         """
         return interval_of(
             source.metric,
@@ -333,8 +333,7 @@ def forecast_of(
     """Return the forecast of a batch; None where its model is packaged unchanged.
 
     Args:
-        plan: Of the batch.
-        history: Of all jobs.
+        history: The store with the edges of all jobs.
         prepared: See `Chooser`.
         outlook: See `Forecast`.
     """

@@ -58,11 +58,11 @@ class Features(NamedTuple):
     """Edges in numbers.
 
     Attributes:
-        weighted_halvings: b, [edges].
-        mean: What the edges lose by the mean rates of their algorithms, [edges].
-        positions: x, [edges, 3].
-        labels: c: names of what edges can have in common -> [edges], equal where they have it in common.
-        groups: g, [edges].
+        weighted_halvings: The b of each edge, [edges].
+        mean: Loss at the mean rate of the edge's algorithm, [edges].
+        positions: The x of each edge, [edges, 3].
+        labels: The labels c: name of a label -> [edges], equal for edges that have it in common.
+        groups: The group g of each edge, [edges].
     """
 
     weighted_halvings: Floats

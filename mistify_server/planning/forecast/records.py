@@ -26,12 +26,10 @@ def record_of(
     """Return the record of an adapted edge; None where nothing was trained.
 
     Args:
-        plan: Of the batch.
-        node: To which the edge goes.
-        root: Of the tree.
-        parent: The costs of the network from which the edge started. Axes that were added to the plan since
-            then are missing.
-        result: Of the edge.
+        node: The node at the end of the edge.
+        root: The root of the tree.
+        parent: Costs of the network at the start of the edge. Axes that were added to the plan since then are
+            missing.
     """
     candidate = plan.estimates.candidates.get(node.algorithm) if plan.estimates else None
     shared = candidate.shared_steps if candidate else 0

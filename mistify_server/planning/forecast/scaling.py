@@ -14,7 +14,6 @@ class CostScaling:
 
     Args:
         scaled: Costs at ascending scales, on the same axes.
-        source: The costs of the source.
     """
 
     def __init__(self, scaled: Sequence[Costs], source: Costs) -> None:

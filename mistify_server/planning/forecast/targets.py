@@ -22,9 +22,10 @@ def warning(targets: Iterable[Target], estimates: Sequence[OutputEstimate], step
     """Describe the targets that are missed by more than the uncertainty; empty if there are none.
 
     Args:
-        targets: Of a goal.
-        estimates: Of its network, with `OVERALL` for the metric by which networks are compared.
-        steps: After which it is expected.
+        targets: Targets of a goal.
+        estimates: Estimates of the goal's network, with `OVERALL` for the metric by which networks are
+            compared.
+        steps: Number of training steps of the network.
     """
     return "; ".join(_warnings(targets, estimates, steps))
 
@@ -49,8 +50,7 @@ def unused_inputs(data: DataSource, settings: Mapping[str, object]) -> str:
     """Say that unlabelled inputs go unused, as nothing is learned from the source's outputs; empty if not so.
 
     Args:
-        data: Of a batch.
-        settings: Of its algorithm.
+        settings: Settings of the batch's algorithm.
     """
     if data.unlabelled is None or data.trains_on_answers or settings.get("distillation") != 0:
         return ""

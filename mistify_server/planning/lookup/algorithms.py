@@ -23,9 +23,8 @@ def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCol
     or else those that all algorithms have.
 
     Args:
-        algorithm: As in a config.
-        place: Of the config, in problems.
-        problems: Collects what is wrong.
+        place: JSON path of the config.
+        problems: Collects the mistakes.
     """
     known = known_algorithms() | {AUTO}
     name, settings = algorithm.name, algorithm.config

@@ -52,8 +52,8 @@ class DataRoots:
         """Return the resolved path: of a relative one below the first root that has it, or of an upload.
 
         Args:
-            path: The path, relative or absolute.
-            kind: What it may lead to.
+            path: Relative or absolute.
+            kind: The kind of file or directory that is expected.
 
         Raises:
             InvalidValue: There is no such file or directory, or it does not lie below a root.

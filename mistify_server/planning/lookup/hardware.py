@@ -17,11 +17,10 @@ def find_devices(
     """Return the profiles of the devices that a batch names, with the goals' threads at every precision.
 
     Args:
-        batch: of goals.
-        devices: where they are looked up.
-        problems: gets one for each goal with a name that nobody knows, or with a number of threads that its
+        devices: The store of measured devices.
+        problems: Gets one for each goal with a name that nobody knows, or with a number of threads that its
             device was not measured with.
-        known: profiles that need not be looked up.
+        known: Names of profiles that need not be looked up.
     """
     found: dict[str, MeasuredProfile] = {}
     for index, config in zip(batch.indices, batch.configs, strict=True):

@@ -24,7 +24,7 @@ def repaired_configs(
     """Yield invalid configs without their invalid parts, by their indices; values that are no objects go.
 
     Args:
-        invalid: `mistify.config.reading.BatchReading.invalid`.
+        invalid: The `invalid` of `mistify.config.reading.BatchReading`.
     """
     for index, (value, error) in invalid.items():
         if isinstance(value, dict):

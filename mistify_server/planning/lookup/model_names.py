@@ -39,7 +39,7 @@ def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
     """Return the model of a name with a scheme; None for a name without one.
 
     Raises:
-        InvalidValue: there is no such model, or an option is wrong.
+        InvalidValue: There is no such model, or an option is wrong.
     """
     for scheme, parse in _SCHEMES.items():
         if name.startswith(scheme):

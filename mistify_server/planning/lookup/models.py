@@ -86,7 +86,7 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
     """Return a config's model: of the repository, built in, named by a scheme, or a file or directory.
 
     Args:
-        name: As in the config.
+        name: The name in a config.
         repository: Models by name.
         roots: Directories with files.
 
@@ -111,8 +111,8 @@ def find_data(name: str, role: str, roots: DataRoots) -> str:
     """Return a config's data: a path, built-in data, or how many examples are to be generated.
 
     Args:
-        name: As in the config.
-        role: Which of `PARTS`.
+        name: The name in a config.
+        role: One of `PARTS`.
         roots: Directories with files.
 
     Raises:

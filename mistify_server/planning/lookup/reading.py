@@ -20,7 +20,7 @@ def read_configs(
     Args:
         config_text: JSON as in the paper's Figure 3.
         max_goals: The most goals of a job.
-        common: As of `read_batch`.
+        common: Values that all goals share (`read_batch`).
 
     Raises:
         MistifyError: INVALID_CONFIG, the text is no JSON, or has too many goals.

@@ -48,7 +48,6 @@ class BatchResolver:
         """Return the batches of which every name is known.
 
         Args:
-            batches: With the names.
             problems: Collects unknown names. A problem that configs of a batch share is reported for the
                 first of them.
         """
