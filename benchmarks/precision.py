@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the precision in words, with the additional training of a float32 network."""
+        """Return the precision as text, with the additional training of a float32 network."""
         further = self.trained_on and self.precision is Quantization.NONE
         return f"{self.precision.value}, trained on" if further else self.precision.value
 

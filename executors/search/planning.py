@@ -134,7 +134,7 @@ def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]
     """Return how much each group and each block of a network counts.
 
     Groups do by the loss with half of them, blocks by that without them, once the rest has taken over.
-    Training mends much of that loss, so that its cube root counts.
+    Training recovers much of that loss, so that its cube root counts.
     """
     inheritance, widths = Inheritance.of(state), state.masks.widths
 

@@ -307,7 +307,7 @@ def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | 
 
 
 def named(classes: list[int]) -> str:
-    """Return some classes in words, the first of them by its number."""
+    """List some classes, the first of them by its number."""
     more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
     return f"class {classes[0]}{more}"
 

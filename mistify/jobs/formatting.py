@@ -38,7 +38,7 @@ def quality(metric: Metric, figure: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: `less than a second`, `12 s`, `12 min`, `2.0 h`."""
+    """Format a time for people: `less than a second`, `12 s`, `12 min`, `2.0 h`."""
     if seconds < 1:
         return "less than a second"
     if seconds < 100:

@@ -187,7 +187,7 @@ def profile_of_goal(goal: Goal) -> str:
 
 
 def hardware_named(goal: Goal) -> str:
-    """Return the hardware of a goal and its threads in words, empty where it is the server's machine."""
+    """Return the hardware of a goal and its threads as text, empty where it is the server's machine."""
     hardware = hardware_of_goal(goal)
     if is_host(hardware):
         return ""
@@ -228,7 +228,7 @@ def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
 
 
 def outcome(goal: Goal) -> str:
-    """Return the state of a goal in words, with what decided on its latency: `met (predicted)`."""
+    """Return the state of a goal as text, with what decided on its latency: `met (predicted)`."""
     judged = judged_by(goal) if goal.state is GoalState.MET else None
     return f"{goal.state.value} ({JUDGED[judged]})" if judged else goal.state.value
 
@@ -246,7 +246,7 @@ def longest_first(spent: Mapping[str, float]) -> dict[str, float]:
 
 
 def preparations(sources: Iterable[Source]) -> str:
-    """Return in how many steps algorithms have prepared for all of their goals, in words; may be empty."""
+    """Return in how many steps algorithms have prepared for all of their goals, as text; may be empty."""
     steps = Counter[str]()
     for source in sources:
         steps.update(source.preparing_steps)

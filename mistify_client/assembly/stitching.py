@@ -131,7 +131,7 @@ def _require_same(before: _Block, block: _Block, key: str) -> None:
 
 
 def _words(tensor: Any) -> str:
-    """Return the type, shape and scale of a tensor in words."""
+    """Return the type, shape and scale of a tensor as text."""
     kind = flatbuffer_utils.type_to_name(tensor.type)
     shape = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
     sizes = ", ".join(str(int(size)) for size in (() if shape is None else shape))

@@ -109,7 +109,7 @@ def adapt(
         supply = BlockSupply(directory, state, BlockStore.load(directory), token_file, on_progress)
         supplied = _supplied(directory, supply, latency, measure)
         space = supplied.space
-        on_progress(f"searching {counted(space.count, 'subnet')} on {_in_words(examples)}")
+        on_progress(f"searching {counted(space.count, 'subnet')} on {_as_text(examples)}")
         evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
         scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
         candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
@@ -195,8 +195,8 @@ def _examples(data: Path, store: BlockStore) -> Examples:
     return examples.subset(np.sort(np.random.default_rng(0).permutation(len(examples))[:MOST_EXAMPLES]))
 
 
-def _in_words(examples: Examples) -> str:
-    """Return the number of examples in words, and what so few are worth."""
+def _as_text(examples: Examples) -> str:
+    """Return the number of examples as text, with a warning if there are few."""
     doubt = "" if len(examples) >= _FEW_EXAMPLES else ", too few to tell them apart well"
     return f"{counted(len(examples), 'example')}{doubt}"
 

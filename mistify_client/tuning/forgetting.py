@@ -44,7 +44,7 @@ class Knowledge:
         return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.has_answers else loss
 
     def forgotten(self, now: "Knowledge") -> str:
-        """Return what a network that knows `now` has forgotten, in words; empty if that may be chance."""
+        """Return what a network that knows `now` has forgotten, as text; empty if that may be chance."""
         if not self.has_answers:
             rise = now.score.loss - self.score.loss
             return (

@@ -63,7 +63,7 @@ class TuningOutcome:
 
     @property
     def forgotten(self) -> str:
-        """The knowledge of the examples to keep that was lost, in words; empty if none was."""
+        """The knowledge of the examples to keep that was lost, as text; empty if none was."""
         return "" if self.knew is None or self.knows is None else self.knew.forgotten(self.knows)
 
 

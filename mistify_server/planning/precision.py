@@ -142,13 +142,13 @@ class Attempt:
             why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
             why = f"as which {metric} was {metric.shown(self.result.validation_accuracy)}"
-        before, now = (_in_words(goal.quantization.precision) for goal in (self.goal, attempt.goal))
+        before, now = (_as_text(goal.quantization.precision) for goal in (self.goal, attempt.goal))
         choice = f"{now}, in place of {before}, {why}"
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
     def after_trying(self, precisions: Collection[Quantization]) -> "Attempt":
         """Return the attempt; if it misses the goal, with a note of the precisions tried in vain."""
-        vain = [_in_words(each) for each in precisions if each is not self.goal.quantization.precision]
+        vain = [_as_text(each) for each in precisions if each is not self.goal.quantization.precision]
         if self.meets or not vain:
             return self
         choice = f"{self.goal.precision_choice}; the goal was missed as {' and as '.join(vain)}, too"
@@ -251,16 +251,14 @@ def _expected_loss(precision: Quantization, shares: Mapping[Quantization, float]
 
 def _reason(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
     if len(shares) == 1:
-        return f"{_in_words(chosen)}, the only precision at which the goal can be met"
+        return f"{_as_text(chosen)}, the only precision at which the goal can be met"
     rest = ", ".join(
-        f"{share:.0%} as {_in_words(precision)}"
+        f"{share:.0%} as {_as_text(precision)}"
         for precision, share in sorted(shares.items(), key=lambda item: -item[1])
         if precision is not chosen
     )
-    return (
-        f"{_in_words(chosen)}, at which the limits leave {shares[chosen]:.0%} of the source, against {rest}"
-    )
+    return f"{_as_text(chosen)}, at which the limits leave {shares[chosen]:.0%} of the source, against {rest}"
 
 
-def _in_words(precision: Quantization) -> str:
+def _as_text(precision: Quantization) -> str:
     return "float32" if precision is Quantization.NONE else precision.value

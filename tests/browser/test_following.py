@@ -121,7 +121,7 @@ def test_a_refresh_that_failed_is_repeated(follow: Follow) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404])
-def test_without_access_or_job_the_page_is_loaded_anew(follow: Follow, status: int) -> None:
+def test_without_access_or_job_the_page_is_loaded_again(follow: Follow, status: int) -> None:
     followed = follow(job_page(JOB, after=5))
     followed.page.evaluate("window.old = true")
     followed.hear(6, JobState.CANCELLED)

@@ -9,7 +9,7 @@ SOURCE = "source"
 
 
 def progress_of(events: Iterable[JobEvent]) -> dict[str, str]:
-    """Return what is done for each goal that is in progress, and for the source, in words.
+    """Return what is done for each goal that is in progress, and for the source, as text.
 
     `static/mistify.js` does the same with the events that follow.
     """

@@ -207,7 +207,7 @@ def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training
     assert reported == []
 
 
-def test_with_another_network_it_starts_anew(again):
+def test_with_another_network_it_starts_again(again):
     """Even if it is a copy of the one that it gave last."""
     again.executor.init(replace(again.inputs, model=keras.models.clone_model(again.network)))
     assert again.executor.trainer is not again.trainer

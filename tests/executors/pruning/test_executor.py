@@ -100,7 +100,7 @@ def test_without_steps_a_network_is_cut_at_once_and_fitted(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("worth", "rebuilt_at"), [(0, None), (1 / 0.6, 0.5), (20, 0.9)])
-def test_a_network_is_built_anew_where_that_saves_more_than_it_takes(
+def test_a_network_is_built_again_where_that_saves_more_than_it_takes(
     trained, training_setup, worth, rebuilt_at
 ):
     """Masks do not change shapes, and what is trained on masked units adds up along a path.

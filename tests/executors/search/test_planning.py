@@ -52,7 +52,7 @@ def test_a_network_without_groups_cannot_be_planned(digits) -> None:
 
 
 @pytest.mark.slow
-def test_blocks_are_chosen_anew_where_the_hardware_is_much_slower_than_it_seemed(trained, training_setup):
+def test_blocks_are_chosen_again_where_the_hardware_is_much_slower_than_it_seemed(trained, training_setup):
     structure = analyse(trained)
     fast, slow = NominalProfile("board", 1.0, 0.5), NominalProfile("board", 0.1, 0.05)
     limit = {"latency_ms@board": 0.9 * fast.latency_ms(structure.network())}

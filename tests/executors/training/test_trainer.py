@@ -273,7 +273,7 @@ def test_settling_gives_the_running_average(training_setup):
         np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
 
-def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(training_setup):
+def test_an_average_that_starts_again_knows_nothing_of_the_steps_before(training_setup):
     model = linear()
     trainer = Trainer(model, training_setup, 0)
     trainer.train(constant(20))

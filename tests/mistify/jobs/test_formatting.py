@@ -1,4 +1,4 @@
-"""Amounts, names of costs, and shares in the costs of the source, in words."""
+"""Amounts, names of costs, and shares in the costs of the source, as text."""
 
 import pytest
 

@@ -108,7 +108,7 @@ def test_packages_of_another_job_in_the_output_are_named_and_kept(service, port,
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
-def test_a_job_that_came_to_nothing_is_begun_anew(service, port, state):
+def test_a_job_that_came_to_nothing_is_begun_again(service, port, state):
     port()
     service.fake.job = replace(service.fake.job, state=state)
     port()

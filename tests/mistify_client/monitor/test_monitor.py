@@ -89,7 +89,7 @@ def test_asks_when_no_branch_has_fitted_for_a_while(watched):
     assert watched.asked == 1
 
 
-def test_a_moment_that_fits_begins_the_wait_anew(watched):
+def test_a_moment_that_fits_begins_the_wait_again(watched):
     for _ in range(5):
         watched.step(8.0, 8)
         watched.step(1.0, 2)

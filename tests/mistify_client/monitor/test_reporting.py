@@ -150,7 +150,7 @@ def test_a_package_that_cannot_be_measured_is_tried_again_at_another_moment(site
     assert len(site.measured) == 1
 
 
-def test_a_file_that_says_something_else_is_written_anew(site):
+def test_a_file_that_says_something_else_is_written_again(site):
     site.state.reports.write_text('{"job-0/shipped": 5')
     site.daemon()
     site.let_pass(11, 1.0)

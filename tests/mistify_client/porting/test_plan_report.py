@@ -144,11 +144,11 @@ def test_a_plan_of_many_goals_is_shown_without_reasons():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "less than a second"), (1.4, "about 1 s"), (7_200.0, "about 2.0 h")]
+    ("seconds", "text"), [(0.2, "less than a second"), (1.4, "about 1 s"), (7_200.0, "about 2.0 h")]
 )
-def test_the_time_of_a_job_is_in_words(seconds, words):
+def test_the_time_of_a_job_is_text(seconds, text):
     (*_, last) = lines_of(Plan((replace(BATCH, seconds=seconds),), ()))
-    assert last.strip() == f"The job takes {words}."
+    assert last.strip() == f"The job takes {text}."
 
 
 @pytest.fixture

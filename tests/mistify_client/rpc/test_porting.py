@@ -275,7 +275,7 @@ def test_fetch_refuses_a_package_that_stays_corrupt(service, client, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_that_broke_off_is_sent_anew(service, client):
+def test_a_report_that_broke_off_is_sent_again(service, client):
     """It may be another one by then, so its pieces are not put together."""
     service.fake.report_faults = [3, 0]
     assert client.report_page("job-1") == REPORT_PAGE

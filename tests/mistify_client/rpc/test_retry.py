@@ -41,7 +41,7 @@ def test_other_failures_are_not_tried_again(backoff, waits):
     assert waits.delays == []
 
 
-def test_a_message_starts_the_count_of_failures_anew(waits):
+def test_a_message_starts_the_count_of_failures_again(waits):
     def one_at_a_time(position: int):
         if position < 5:
             yield position

@@ -217,7 +217,7 @@ def unreadable(path):
 
 
 @pytest.mark.parametrize("damage", [damaged, unreadable])
-def test_with_a_damaged_pool_the_network_runs_as_a_whole_and_the_log_says_how_to_mend_it(
+def test_with_a_damaged_pool_the_network_runs_as_a_whole_and_the_log_says_how_to_fix_it(
     package, damage, caplog
 ):
     write_pool(package)

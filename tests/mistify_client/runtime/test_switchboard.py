@@ -42,7 +42,7 @@ def test_another_version_runs_its_default_branch_and_leaves_that_of_the_one_befo
         switchboard.option = generation
 
 
-def test_generations_begin_anew_after_the_last():
+def test_generations_begin_again_after_the_last():
     switchboard = Switchboard(bytearray(b"MISTIFY\1" + 12 * b"\xff"))
     assert switchboard.generation == 2**32 - 1
     switchboard.bump()
@@ -50,7 +50,7 @@ def test_generations_begin_anew_after_the_last():
 
 
 @pytest.mark.parametrize("left", [b"", b"MIST", b"something else altogether"])
-def test_a_file_that_is_none_is_made_anew(tmp_path, left):
+def test_a_file_that_is_none_is_made_again(tmp_path, left):
     (tmp_path / "switchboard").write_bytes(left)
     Switchboard.open(tmp_path).option = 2
     assert Switchboard.open(tmp_path).option == 2

@@ -208,7 +208,7 @@ async def test_a_source_that_failed_is_tried_again(
     batches = [make_config("a", model="broken.json", FLOP="0.5x"), make_config("b", FLOP="0.5x")]
     job = await caller.submit(batches)
     await wait_until(lambda: bool(site.tasks("adapt")))
-    for name, repaired in (("still", False), ("mended", True)):
+    for name, repaired in (("still", False), ("fixed", True)):
         costs = {"flops": 10.0} if repaired else {"flops": 10.0, "broken": 1.0}
         site.write("broken.json", {"costs": costs, "floor": {}})
         await caller.add(job.id, [make_config(name, model="broken.json", FLOP="0.5x")])
@@ -217,7 +217,7 @@ async def test_a_source_that_failed_is_tried_again(
             await caller.finished(job.id)
     job = await caller.finished(job.id)
     failed, met = GoalState.FAILED, GoalState.MET
-    assert goals(job) == {"a": failed, "b": met, "still": failed, "mended": met}
+    assert goals(job) == {"a": failed, "b": met, "still": failed, "fixed": met}
     assert [task["model"]["path"].rpartition("/")[2] for task in site.tasks("source")] == [
         "broken.json",
         "model.json",

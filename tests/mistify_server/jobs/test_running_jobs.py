@@ -21,16 +21,16 @@ Config = Callable[..., dict[str, object]]
 
 def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> threading.Event:
     """Let the store fail when a checkpoint is to be kept, until the event that is returned is set."""
-    record, mended = SqlJobStore.record, threading.Event()
+    record, fixed = SqlJobStore.record, threading.Event()
 
     def broken(self: SqlJobStore, job_id: str, changes: Any, *time: Any) -> None:
         changes = list(changes)
-        if not mended.is_set() and any(isinstance(change, CheckpointSaved) for change in changes):
+        if not fixed.is_set() and any(isinstance(change, CheckpointSaved) for change in changes):
             raise error
         record(self, job_id, changes, *time)
 
     monkeypatch.setattr(SqlJobStore, "record", broken)
-    return mended
+    return fixed
 
 
 async def test_a_job_goes_on_when_the_store_can_be_written_again(
@@ -42,12 +42,12 @@ async def test_a_job_goes_on_when_the_store_can_be_written_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mended = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+    fixed = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     watching = asyncio.create_task(caller.events(job.id))
     await wait_until(lambda: "jobs wait for the store: the disk is full" in caplog.text)
     assert (await caller.job(job.id)).state is JobState.RUNNING
-    mended.set()
+    fixed.set()
     assert (await watching)[-1].event is JobState.DONE
     assert len(site.tasks("adapt")) == 1
 
@@ -74,11 +74,11 @@ async def test_a_job_that_waits_for_the_store_is_stopped_with_the_server(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mended = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+    fixed = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x")])
         await wait_until(lambda: "jobs wait for the store: " in caplog.text)
-    mended.set()
+    fixed.set()
     async with serving_at(site.settings()) as caller:
         assert (await caller.finished(job.id)).state is JobState.DONE
 

@@ -141,7 +141,7 @@ def test_it_finds_enough_of_the_nearest_and_looks_at_few(make):
     assert np.mean(looked_at) < 800
 
 
-def test_an_index_that_is_outgrown_is_built_anew_and_loses_nobody(make):
+def test_an_index_that_is_outgrown_is_built_again_and_loses_nobody(make):
     """By then all are still found, and they are no longer all in one bucket."""
     points = clustered(2_001, np.random.default_rng(6))
     held = {name(number): point for number, point in enumerate(points)}

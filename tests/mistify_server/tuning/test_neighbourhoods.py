@@ -83,7 +83,7 @@ async def check(neighbourhood, hints):
         ]
 
 
-async def test_while_an_index_is_built_anew_the_old_one_answers_and_no_change_is_lost(
+async def test_while_an_index_is_built_again_the_old_one_answers_and_no_change_is_lost(
     neighbourhood, devices, slow
 ):
     hints = hints_of(devices)
@@ -112,7 +112,7 @@ async def test_while_an_index_is_built_anew_the_old_one_answers_and_no_change_is
     assert list(old._entries.keys()) == list(old._buckets.keys()) == []
 
 
-async def test_an_index_that_cannot_be_built_anew_answers_until_it_can(neighbourhood, devices, slow):
+async def test_an_index_that_cannot_be_built_again_answers_until_it_can(neighbourhood, devices, slow):
     old, built = neighbourhood._index, neighbourhood._next
     slow.fails = True
     slow.let_go.set()

@@ -349,7 +349,7 @@ async def test_what_arrives_is_not_swept(slow, device):
     assert slow.files == {digest}
 
 
-async def test_a_group_that_was_removed_and_made_anew_knows_nobody_of_before(coordinator):
+async def test_a_group_that_was_removed_and_made_again_knows_nobody_of_before(coordinator):
     group = coordinator.store.tuning.group(fleet.GROUP)
     me, _ = await coordinator.enter(0, 1)
     coordinator.store.tuning.remove_group(fleet.GROUP)
@@ -399,7 +399,9 @@ async def test_no_file_is_left_of_what_changed_while_redis_was_away(
         assert coordinator.files == {sha256(again.weights).hexdigest()}
 
 
-async def test_an_index_that_redis_has_lost_is_filled_anew(tmp_path, clock, redis_at, port, coordinator_over):
+async def test_an_index_that_redis_has_lost_is_filled_again(
+    tmp_path, clock, redis_at, port, coordinator_over
+):
     package = fleet.prepare(tmp_path / "store")
     with open_store(tmp_path / "store") as store:
         with redis_at(port) as address:

@@ -50,7 +50,7 @@ def test_a_goal_joins_the_job_of_the_config(site, service):
     assert service.fake.requests_of(pb.SubmitBatchRequest) == []
 
 
-def test_a_job_that_is_gone_is_begun_anew_unless_the_config_names_it(site, service):
+def test_a_job_that_is_gone_is_begun_again_unless_the_config_names_it(site, service):
     site.ask()
     site.until("probation")
     on_probation_ends(site)

@@ -97,7 +97,7 @@ def test_a_roll_back_that_was_interrupted_is_finished_once(site, package, other)
     assert current(package) == before
 
 
-def test_a_damaged_ledger_is_written_anew(site):
+def test_a_damaged_ledger_is_written_again(site):
     site.state.replacement.write_text('{"asked": 5')
     assert site.daemon().replacement is None
     site.ask()

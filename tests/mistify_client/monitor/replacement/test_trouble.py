@@ -41,7 +41,7 @@ def test_the_server_goes_away_in_between(site, service, call, phase):
     site.until("probation")
 
 
-def test_a_token_that_is_refused_may_be_mended(site, service, tmp_path):
+def test_a_token_that_is_refused_may_be_fixed(site, service, tmp_path):
     write_token(tmp_path / "token", "wrong")
     service.fake.error = MistifyError(ErrorCode.UNAUTHENTICATED, "the token is wrong")
     site.ask(token_file=tmp_path / "token")
