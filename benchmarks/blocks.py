@@ -47,6 +47,7 @@ from rich.table import Table
 from benchmarks.harness import Figures, Target, median_seconds, run, seconds
 from benchmarks.support_matrix import architectures, random_inputs, randomise
 from executors.structure.blocks import Block, blocks_of
+from executors.structure.exporting import NamedFunction, constant
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import output_names
 from mistify.config.package.quantization import QuantizationConfig
@@ -56,12 +57,7 @@ from mistify.tflite.combining import names_of, read_network
 from mistify.wording import counted
 from mistify_client.assembly.stitching import stitch, stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store
-from mistify_server.worker.packaging.conversion.converter import (
-    Function,
-    constant,
-    convert_function,
-    saved,
-)
+from mistify_server.worker.packaging.conversion.converter import convert_function, saved
 from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, typed
 from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
 
@@ -218,11 +214,11 @@ def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
             features = [*tensors, *features]
         return features
 
-    like = Function.like(blocks[0].model, forward)
+    like = NamedFunction.like(blocks[0].model, forward)
     names = [*outputs, *(f"feature_{number}" for number in range(len(blocks) - 1))]
     rows = partial(one_by_one, typed(examples, blocks[0].model))
     return convert_function(
-        Function(forward, like.inputs, names), QuantizationConfig(precision=Quantization.INT8), rows
+        NamedFunction(forward, like.inputs, names), QuantizationConfig(precision=Quantization.INT8), rows
     )
 
 

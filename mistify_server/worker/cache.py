@@ -6,13 +6,15 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
-import keras
-
 from executors.data import Dataset, split
 from executors.data.errors import invalid
 from executors.readers.loading import load_dataset
-from executors.sources.graph.frozen_graph import FrozenGraph, load_graph
-from executors.sources.keras.loading import builtin_source, flatten, load_application, load_keras
+from executors.sources.contract import SourceModel
+from executors.sources.keras.builtin import builtin_source
+from executors.sources.keras.flat import flatten
+from executors.sources.keras.loading import load_application
+from executors.sources.keras.source import KerasSource
+from executors.sources.loading import load_source
 from executors.structure.signature import Signature
 from executors.timing import activity
 from mistify.config.data.dataset import TextSettings
@@ -41,14 +43,12 @@ class SourceCache:
         learning: Loads training and validation data; raises MistifyError if they are too few.
         data: Loads a part of the data whole.
         source: Loads a source model; raises MistifyError as `executors.sources` does.
-        graph: Loads a model without Keras structure, likewise.
     """
 
     def __init__(self, report: OnProgress) -> None:
         self.learning = _until_changed(_load_learning, LearningData.paths)
         self.data = _until_changed(_load_data, DataPart.paths)
         self.source = _until_changed(partial(_load_source, report), _source_paths)
-        self.graph = _until_changed(partial(_load_graph, report), _source_paths)
 
 
 @dataclass(frozen=True)
@@ -134,27 +134,20 @@ def _source_paths(source: ModelSource) -> list[str]:
     return [path for path in (source.path, source.weights) if path]
 
 
-def _load_source(report: OnProgress, source: ModelSource) -> keras.Model:
+def _load_source(report: OnProgress, source: ModelSource) -> SourceModel:
     report(ProgressUpdate(stage=LOADING, step=0, total_steps=1))
     model = _loaded(source)
     report(ProgressUpdate(stage="loaded the model", step=1, total_steps=1))
     return model
 
 
-def _load_graph(report: OnProgress, source: ModelSource) -> FrozenGraph:
-    report(ProgressUpdate(stage=LOADING, step=0, total_steps=1))
-    graph = load_graph(Path(source.path or ""))
-    report(ProgressUpdate(stage="loaded the model", step=1, total_steps=1))
-    return graph
-
-
-def _loaded(source: ModelSource) -> keras.Model:
+def _loaded(source: ModelSource) -> SourceModel:
     if source.builtin is not None:
-        return flatten(source.builtin, builtin_source(source.builtin))
+        return KerasSource(flatten(source.builtin, builtin_source(source.builtin)))
     if source.application is not None:
         weights = None if source.weights is None else Path(source.weights)
-        return load_application(source.application, source.classes, source.input, weights)
-    return load_keras(Path(source.path or ""), source.sequence, source.classes)
+        return KerasSource(load_application(source.application, source.classes, source.input, weights))
+    return load_source(Path(source.path or ""), source.sequence, source.classes)
 
 
 def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:

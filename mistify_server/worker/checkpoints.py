@@ -1,24 +1,19 @@
 """Networks, and data with the source's answers, among the artifacts of the store."""
 
-import json
-import shutil
 import tempfile
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
-from zipfile import ZipFile, ZipInfo
+from typing import Any
 
 import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.structure.keras_internals import seed_states
+from executors.sources.contract import SourceModel
+from executors.sources.keras.source import KerasSource
+from executors.sources.loading import read_source
 from executors.timing import activity
 from mistify_server.store.artifacts import Artifacts
-
-#: The part of a Keras file that has the time at which it was saved, and its name for that time.
-_METADATA: Final = "metadata.json"
-_SAVED_AT: Final = "date_saved"
 
 
 class Checkpoints:
@@ -26,32 +21,34 @@ class Checkpoints:
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
-        self._shared = lru_cache(maxsize=4)(self.load)
+        self._shared = lru_cache(maxsize=4)(self._read)
+
+    def source(self, artifact: str) -> SourceModel:
+        """Return a model that nobody may change, whether it has a network or is packaged unchanged."""
+        return self._shared(artifact)
 
     def shared(self, artifact: str) -> keras.Model:
         """Return a network that nobody may change."""
-        return self._shared(artifact)
+        return _network(self._shared(artifact))
 
-    @activity("loading")
     def load(self, artifact: str) -> keras.Model:
         """Return a network that belongs to the caller."""
-        path = self._artifacts.intact(artifact)
-        return keras.models.load_model(path, compile=False, safe_mode=True)
+        return _network(self._read(artifact))
 
-    @activity("saving")
     def save(self, model: keras.Model) -> str:
         """Put a network into the artifacts; equal networks have one file, whenever they were made.
 
         What its layers would draw at random next is forgotten: whoever trains it says where that starts.
         """
-        for state in seed_states(model):
-            state.assign([0, 0])
+        return self.save_source(KerasSource(model))
+
+    @activity("saving")
+    def save_source(self, source: SourceModel) -> str:
+        """Put a source into the artifacts, whatever kind it is of."""
         with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / "checkpoint.keras"
-            model.save(path)
-            timeless = Path(directory) / "timeless.keras"
-            _copy_without_times(path, timeless)
-            return self._artifacts.put(timeless)
+            path = Path(directory) / f"checkpoint{source.suffix}"
+            source.write(path)
+            return self._artifacts.put(path)
 
     @activity("saving")
     def save_data(self, data: Dataset) -> Path:
@@ -66,14 +63,12 @@ class Checkpoints:
         """Return what an algorithm has prepared; empty where it has prepared nothing."""
         return self._artifacts.intact(artifact).read_bytes() if artifact else b""
 
+    @activity("loading")
+    def _read(self, artifact: str) -> SourceModel:
+        return read_source(self._artifacts.intact(artifact))
 
-def _copy_without_times(saved: Path, copy: Path) -> None:
-    """Copy a Keras file without the times at which it and its parts were written."""
-    with ZipFile(saved) as source, ZipFile(copy, "w") as target:
-        for name in sorted(source.namelist()):
-            with source.open(name) as part, target.open(ZipInfo(name), "w", force_zip64=True) as into:
-                if name == _METADATA:
-                    metadata = json.load(part)
-                    into.write(json.dumps({**metadata, _SAVED_AT: ""}).encode())
-                else:
-                    shutil.copyfileobj(part, into)
+
+def _network(source: SourceModel) -> keras.Model:
+    if source.network is None:
+        raise TypeError("a source without a network is packaged unchanged; this would edit or train it")
+    return source.network

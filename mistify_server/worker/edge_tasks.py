@@ -21,6 +21,7 @@ from mistify_server.worker.adaptation.latency import LatencyMeter, latency_meter
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import expanded
 from mistify_server.worker.adaptation.stored import CostReader, cost_reader
+from mistify_server.worker.adaptation.unchanged import UnchangedSources
 from mistify_server.worker.adaptation.widening import for_widened, is_widened
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
@@ -36,16 +37,26 @@ class EdgeRunner:
     Args:
         checkpoints: Where networks come from and go to.
         setups: Prepares data and teachers.
+        unchanged: Serves goals with sources that cannot be edited.
         on_progress: Takes the progress.
     """
 
-    def __init__(self, checkpoints: Checkpoints, setups: TrainingSetups, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        setups: TrainingSetups,
+        unchanged: UnchangedSources,
+        on_progress: OnProgress,
+    ) -> None:
         self._checkpoints = checkpoints
         self._setups = setups
+        self._unchanged = unchanged
         self._on_progress = on_progress
 
     def adapt(self, task: AdaptTask) -> AdaptResult:
         """Adapt the parent's network to a goal."""
+        if self._checkpoints.source(task.parent).network is None:
+            return self._unchanged.adapt(task)
         params = params_of(task.algorithm, task.algorithm_config)
         setup = self._setups.prepare(task.teacher, task.data, params)
         parent = self._checkpoints.shared(task.parent)

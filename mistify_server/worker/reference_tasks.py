@@ -1,16 +1,15 @@
-"""Reference tasks: a Keras source measured as its packages are."""
+"""Reference tasks: a source measured as its packages are."""
 
 from executors.sources.keras.scaling import scaled
-from executors.structure.signature import signature_of
 from executors.timing import activity
-from executors.training.output_objectives import objectives_of
+from executors.training.output_objectives import objectives_for
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import ReferenceResult
 from mistify_server.tasks.tasks import ReferenceTask
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
-from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.converter import convert, convert_unedited
 from mistify_server.worker.packaging.measurement.reference import measure_reference
 
 #: The stage of these tasks.
@@ -34,18 +33,23 @@ class ReferenceMeter:
     @activity("measuring")
     def measure(self, task: ReferenceTask) -> ReferenceResult:
         """Return the accuracies and the latencies of a source in LiteRT."""
-        source = scaled(self._cache.source(task.model), task.data.settings.scale)
-        teacher = self._checkpoints.shared(task.teacher)
         self._on_progress(
             ProgressUpdate(stage=MEASURING_SOURCE, step=0, total_steps=1, metric=task.data.metric)
         )
-        learning, test = parts_of(task.data, signature_of(teacher))
+        teacher = self._checkpoints.source(task.teacher)
+        tuned = convert_unedited(teacher.export())
+        learning, test = parts_of(task.data, teacher.signature)
         train, _ = self._cache.learning(learning)
         return measure_reference(
-            convert(source),
-            convert(teacher),
+            self._as_it_came(task) or tuned,
+            tuned,
             self._cache.data(test),
-            objectives_of(teacher, train),
+            objectives_for(teacher.signature, train),
             data=task.data,
             threads=task.threads,
         )
+
+    def _as_it_came(self, task: ReferenceTask) -> bytes | None:
+        """Return the source in LiteRT before it was tuned; None where nothing can tune it."""
+        source = self._cache.source(task.model).network
+        return None if source is None else convert(scaled(source, task.data.settings.scale))

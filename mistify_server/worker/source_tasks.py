@@ -18,6 +18,7 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import SourceTask
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import FLIPS, expanded, flips_suit, tuned_source
+from mistify_server.worker.adaptation.unchanged import UnchangedSources
 from mistify_server.worker.answers import SourceAnswers
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
@@ -30,19 +31,35 @@ class RootMaker:
     Args:
         cache: Has source models and data.
         checkpoints: Where the networks go to.
+        answers: Makes data of the sources' own answers.
+        unchanged: Keeps sources that cannot be edited.
         on_progress: Takes the progress.
     """
 
-    def __init__(self, cache: SourceCache, checkpoints: Checkpoints, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        cache: SourceCache,
+        checkpoints: Checkpoints,
+        answers: SourceAnswers,
+        unchanged: UnchangedSources,
+        on_progress: OnProgress,
+    ) -> None:
         self._cache = cache
         self._checkpoints = checkpoints
+        self._answers = answers
+        self._unchanged = unchanged
         self._on_progress = on_progress
-        self._answers = SourceAnswers(cache, checkpoints, on_progress)
 
     def make(self, task: SourceTask) -> SourceResult:
         """Return the tuned source, which teaches all goals, and the root, from which they are adapted."""
+        source = self._cache.source(task.model)
+        if source.network is None:
+            return self._unchanged.make_root(task, source)
+        return self._tune(task, source.network)
+
+    def _tune(self, task: SourceTask, network: keras.Model) -> SourceResult:
         params, profiles = params_of(task.algorithm, task.algorithm_config), tuple(task.hardware.values())
-        source = scaled(self._cache.source(task.model), task.data.settings.scale)
+        source = scaled(network, task.data.settings.scale)
         keras.utils.set_random_seed(task.seed)  # a source that had to be loaded may have drawn from it
         data, metric = self._answers.added(task.data, source, task.seed), task.data.metric
         setup = self._setup(source, data, params)

@@ -9,6 +9,7 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.structure import analyse
+from executors.structure.exporting import folded
 from executors.timing import activity
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
@@ -18,7 +19,7 @@ from mistify.costs.profiles import MeasuredProfile, Profile
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.activations import calibration
-from mistify_server.worker.packaging.conversion.converter import folded, saved
+from mistify_server.worker.packaging.conversion.converter import saved
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.measurement.isolated import latencies_of
 

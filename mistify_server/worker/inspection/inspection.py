@@ -41,6 +41,7 @@ from mistify_server.worker.inspection.estimates import estimates_of, with_measur
 from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.inspection.loading import InspectedData
 from mistify_server.worker.inspection.outlook import outlook_of
+from mistify_server.worker.inspection.unchanged import inspect_unchanged
 from mistify_server.worker.params import params_of
 
 
@@ -81,10 +82,18 @@ class SourceInspector:
     def inspect(self, task: InspectTask) -> Inspection:
         """Return the costs and estimates of a source model, and all problems."""
         problems = ProblemCollector()
-        model = problems.load("model", lambda: self._cache.source(task.model))
+        source = problems.load("model", lambda: self._cache.source(task.model))
+        params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
+        if source is not None and source.network is None:
+            return inspect_unchanged(source, task, self._cache, problems)
+        return self._inspect(task, params, source and source.network, problems)
+
+    def _inspect(
+        self, task: InspectTask, params: Params | None, model: keras.Model | None, problems: ProblemCollector
+    ) -> Inspection:
+        """Return the costs and estimates of a network that can be cut and trained, and all problems."""
         if model is not None:
             model = problems.check("dataset.scale", partial(scaled, model, task.data.settings.scale))
-        params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
         profiles = data = None
         if model is not None:
             data = self._inspect_data(problems, task.data, model)

@@ -10,6 +10,7 @@ import numpy as np
 from executors.compression import compressed, quantization_aware
 from executors.contract.parts import PackageParts
 from executors.data import Array, Dataset, HeldOut
+from executors.structure.exporting import folded
 from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
 from executors.training.output_objectives import OutputObjective, empty_classes, named, objectives_of
@@ -23,7 +24,7 @@ from mistify_server.worker.packaging.assemble import Package, assemble
 from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
-from mistify_server.worker.packaging.conversion.converter import convert, folded
+from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model

@@ -13,8 +13,8 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from executors.data import Dataset
 from executors.inspection.errors import invalid
+from executors.structure.exporting import NamedFunction
 from mistify.wording import counted
-from mistify_server.worker.packaging.conversion.converter import Function
 from mistify_server.worker.packaging.conversion.representative import Examples, representative
 from mistify_server.worker.packaging.rewriting.stable_operations import STABLE
 from mistify_server.worker.packaging.tflite.layer_names import layer_at
@@ -30,7 +30,7 @@ class ActivationCheck:
         function: The function, as it will be converted.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: NamedFunction) -> None:
         specs = {spec.name: spec for spec in function.inputs}
         traced = tf.function(function.__call__, autograph=False).get_concrete_function(**specs)
         frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False).graph
@@ -92,7 +92,7 @@ class Calibration:
     note: str = ""
 
 
-def calibration(functions: Iterable[Function], train: Dataset) -> Calibration:
+def calibration(functions: Iterable[NamedFunction], train: Dataset) -> Calibration:
     """Return a sample of the training data, without examples for which a function computes infinity or NaN.
 
     Args:

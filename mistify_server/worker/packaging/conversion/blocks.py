@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from executors.structure.blocks import Block
+from executors.structure.exporting import NamedFunction, constant
 from executors.structure.signature import input_names, output_names
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
@@ -17,12 +18,7 @@ from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputEncoding
 from mistify.tflite.combining import read_network
-from mistify_server.worker.packaging.conversion.converter import (
-    Function,
-    constant,
-    convert_saved,
-    save_functions,
-)
+from mistify_server.worker.packaging.conversion.converter import convert_saved, save_functions
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
 from mistify_server.worker.packaging.conversion.representative import (
     Examples,
@@ -68,7 +64,7 @@ def _converted(
     blocks: Sequence[Block], precision: Quantization, examples: Examples | None
 ) -> dict[str, bytes]:
     """Return a network for any batch for each block, by its name."""
-    functions = {block.name: Function.like(block.model, constant(block.model)) for block in blocks}
+    functions = {block.name: NamedFunction.like(block.model, constant(block.model)) for block in blocks}
     rows = None if examples is None else partial(_rows, blocks, examples)
     with TemporaryDirectory() as directory:
         save_functions(functions, directory)

@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm
+from executors.structure.exporting import NamedFunction, constant
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Costs
 from mistify.package.manifest import BRANCH_INPUT
-from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_for_any_batch
+from mistify_server.worker.packaging.conversion.converter import convert_for_any_batch
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
 from mistify_server.worker.packaging.conversion.representative import Examples, Rows, one_by_one, typed
 from mistify_server.worker.packaging.conversion.signatures import with_branch_signatures
@@ -67,9 +68,9 @@ def convert_branches(
         *tensors, branch = inputs
         return _chosen(branch, 0, [_applied(network, tensors) for network in each])
 
-    like = Function.like(branches.networks[0].model, forward)
+    like = NamedFunction.like(branches.networks[0].model, forward)
     choice = tf.TensorSpec((), tf.int32, BRANCH_INPUT)
-    function = Function(forward, [*like.inputs, choice], like.outputs)
+    function = NamedFunction(forward, [*like.inputs, choice], like.outputs)
     rows = None if examples is None else partial(_rows, branches, examples)
     return with_fixed_batch(with_branch_signatures(convert_for_any_batch(function, quantization, rows)))
 

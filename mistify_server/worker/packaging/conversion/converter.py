@@ -1,18 +1,16 @@
 """The conversion of networks to LiteRT at the precision that is asked for."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import keras
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from executors.structure import fold_batch_norm, with_finite_means
-from executors.structure.signature import output_names
+from executors.structure.exporting import NamedFunction, folded
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
@@ -26,8 +24,6 @@ from mistify_server.worker.packaging.conversion.representative import (
 )
 from mistify_server.worker.packaging.rewriting.saved_models import rewritten
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
-
-Tensors = dict[str, tf.Tensor]
 
 _FLOAT32 = QuantizationConfig()
 
@@ -70,67 +66,8 @@ def saved(model: keras.Model) -> Iterator[SavedNetwork]:
         yield SavedNetwork(model, directory)
 
 
-def constant(model: keras.Model) -> Callable[..., Any]:
-    """Return the function of a model, with its weights as constants.
-
-    The converter leaves variables to be set at run time. The constants become part of the graph in which the
-    function is called, be it that of a branch. Means under a mask that leaves nothing are zeros.
-    """
-    model = with_finite_means(model)
-    trained = [variable.numpy() for variable in model.trainable_variables]
-    untrained = [variable.numpy() for variable in model.non_trainable_variables]
-
-    def forward(*inputs: tf.Tensor) -> Any:
-        weights = [[tf.constant(array) for array in arrays] for arrays in (trained, untrained)]
-        tensors = inputs[0] if len(inputs) == 1 else list(inputs)
-        return model.stateless_call(*weights, tensors, training=False)[0]
-
-    return forward
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of tensors with names for its inputs and outputs.
-
-    Attributes:
-        forward: Takes the inputs in order, and returns one output or a list of them.
-        inputs: Name, shape and type of each input.
-        outputs: The names of the outputs in order.
-        variables: The object that holds the variables that it reads; None where it reads none.
-        layers: The names of the layers that it was made of; empty where there are none.
-    """
-
-    forward: Callable[..., Any]
-    inputs: Sequence[tf.TensorSpec]
-    outputs: Sequence[str]
-    variables: object = None
-    layers: Sequence[str] = ()
-
-    @classmethod
-    def like(cls, model: keras.Model, forward: Callable[..., Any], variables: object = None) -> "Function":
-        """Return a function with the inputs and outputs of a model.
-
-        Args:
-            model: The model.
-            forward: Takes the inputs in order, and returns one output or a list of them.
-            variables: The object that holds the variables that it reads; None where it reads none.
-        """
-        inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
-        return cls(forward, inputs, output_names(model), variables, [layer.name for layer in model.layers])
-
-    def __call__(self, **inputs: tf.Tensor) -> Tensors:
-        """Return the outputs by name, from the inputs by name."""
-        outputs = self.forward(*(inputs[spec.name] for spec in self.inputs))
-        return dict(zip(self.outputs, tf.nest.flatten(outputs), strict=True))
-
-
-def folded(model: keras.Model) -> Function:
-    """Return the function of a model with batch norm folded, its weights as constants."""
-    return Function.like(model, constant(fold_batch_norm(model)))
-
-
 def convert_function(
-    function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
+    function: NamedFunction, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
     """Convert a function to a `.tflite`, with a signature for any batch and one for batch 1.
 
@@ -142,8 +79,26 @@ def convert_function(
     return with_fixed_batch(convert_for_any_batch(function, quantization, rows))
 
 
+def convert_unedited(
+    function: NamedFunction, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
+) -> bytes:
+    """Convert what is not a model of Keras, as `convert` otherwise.
+
+    Args:
+        function: What is converted.
+        quantization: The precision of the package.
+        examples: Training data by input, from which integer packages take the scales of activations.
+
+    Raises:
+        MistifyError: INVALID_MODEL, LiteRT lacks an operation.
+    """
+    types = {spec.name: spec.dtype.as_numpy_dtype for spec in function.inputs}
+    in_types = {name: array.astype(types[name]) for name, array in (examples or {}).items()}
+    return convert_function(function, quantization, partial(one_by_one, in_types) if in_types else None)
+
+
 def convert_for_any_batch(
-    function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
+    function: NamedFunction, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
     """Convert a function to a `.tflite` with one signature, as `convert_function` otherwise."""
     with tempfile.TemporaryDirectory() as directory:
@@ -179,12 +134,12 @@ def convert_saved(
     return converted
 
 
-def save_function(function: Function, directory: str) -> None:
+def save_function(function: NamedFunction, directory: str) -> None:
     """Write a function as a SavedModel into a directory."""
     save_functions({SIGNATURE: function}, directory)
 
 
-def save_functions(functions: Mapping[str, Function], directory: str) -> None:
+def save_functions(functions: Mapping[str, NamedFunction], directory: str) -> None:
     """Write functions, by their signatures, as a SavedModel into a directory."""
     module = tf.Module()
     module.variables_read = [function.variables for function in functions.values()]

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
+from executors.structure.exporting import NamedFunction, constant
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.training import WeightPlace
-from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_function
+from mistify_server.worker.packaging.conversion.converter import convert_function
 
 Array = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
@@ -62,7 +63,7 @@ def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) ->
 
 
 def _convert(model: keras.Model) -> bytes:
-    return convert_function(Function.like(model, constant(model)), QuantizationConfig())
+    return convert_function(NamedFunction.like(model, constant(model)), QuantizationConfig())
 
 
 def _converted(

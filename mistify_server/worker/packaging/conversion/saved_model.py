@@ -11,10 +11,11 @@ import keras
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm, split
+from executors.structure.exporting import NamedFunction
 from executors.structure.reading.reader import read_graph
 from mistify.package.manifest import BRANCH_INPUT
 from mistify_server.worker.packaging.conversion.branches import Branches
-from mistify_server.worker.packaging.conversion.converter import Function, save_function
+from mistify_server.worker.packaging.conversion.converter import save_function
 
 SAVED_MODEL = "saved_model.zip"
 
@@ -29,7 +30,7 @@ def zipped_saved_model(branches: Branches) -> bytes:
         return _zipped(Path(directory))
 
 
-def _function(branches: Branches) -> Function:
+def _function(branches: Branches) -> NamedFunction:
     folded = [fold_batch_norm(network.model) for network in branches.networks]
     parts = [split(read_graph(model), branches.base) for model in folded]
     base, tails = _built(parts[0][0]), [_built(tail) for _, tail in parts]
@@ -40,9 +41,9 @@ def _function(branches: Branches) -> Function:
         nearest = tf.clip_by_value(branch, 0, len(tails) - 1)
         return tf.switch_case(nearest, [_applied(tail, shared) for tail in tails])
 
-    like = Function.like(folded[0], forward)
+    like = NamedFunction.like(folded[0], forward)
     choice = tf.TensorSpec((), tf.int32, BRANCH_INPUT)
-    return Function(forward, [*like.inputs, choice], like.outputs, [base, *tails])
+    return NamedFunction(forward, [*like.inputs, choice], like.outputs, [base, *tails])
 
 
 def _applied(tail: keras.Model, shared: Sequence[Any]) -> Callable[[], Any]:

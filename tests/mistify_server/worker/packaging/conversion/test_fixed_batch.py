@@ -16,7 +16,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.packing import packed
 from mistify_server.worker.packaging import models as packaging
-from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
+from mistify_server.worker.packaging.conversion.converter import NamedFunction, convert, convert_function
 from mistify_server.worker.packaging.conversion.placement import convert_placed
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 from mistify_server.worker.packaging.training.parts import trainable_weights
@@ -114,7 +114,7 @@ def test_tuned_weights_are_those_of_both_graphs():
 
 def test_a_shape_that_depends_on_values_is_not_fixed():
     taken = [tf.TensorSpec((None, 4), tf.float32, "x")]
-    function = Function(lambda x: tf.reshape(tf.boolean_mask(x, x > 0), (-1, 1)), taken, ["positive"])
+    function = NamedFunction(lambda x: tf.reshape(tf.boolean_mask(x, x > 0), (-1, 1)), taken, ["positive"])
     assert list(signatures(convert_function(function, QuantizationConfig()))) == [SIGNATURE]
 
 

@@ -1,11 +1,10 @@
-"""SavedModels without Keras structure: graphs of TensorFlow operations, which can be run but not adapted.
+"""The loading of SavedModels without Keras structure, as graphs of TensorFlow operations.
 
 The graph of one signature is taken out with its weights as constants, once it is known that it does nothing
 but compute: whatever reads or writes files, runs Python or keeps state is refused.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +20,8 @@ from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 from executors.sources.graph.checks import is_message, remove_checks
+from executors.sources.graph.source import SIGNATURE, FrozenGraph
 from executors.sources.guard import limited
-from executors.structure.signature import Activation, Input, Output, Signature
-
-SIGNATURE: Final = "serving_default"
 
 #: Memory to load a graph: so many times its files.
 _COPIES: Final = 8
@@ -58,75 +55,7 @@ _OBJECTS: Final = frozenset(
 #: Classes of TensorFlow that objects of a SavedModel may name.
 _CLASSES: Final = frozenset({"", "tf.TrackableConstant"})
 
-#: Operations through which an output stays what it is, but for its shape.
-_SHAPING: Final = frozenset({"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims"})
 _ALONE: Final = "weights and functions alone"
-_ACTIVATIONS: Final = {"Softmax": Activation.SOFTMAX, "Sigmoid": Activation.SIGMOID}
-
-
-@dataclass(frozen=True)
-class FrozenGraph:
-    """A graph with its weights as constants, and which of its tensors are inputs and outputs.
-
-    Attributes:
-        meta: A `MetaGraphDef` with the one signature `SIGNATURE`; every batch dimension is free.
-    """
-
-    meta: Any
-
-    @classmethod
-    def read(cls, content: bytes) -> "FrozenGraph":
-        """Return the graph that `content` has written."""
-        return cls(meta_graph_pb2.MetaGraphDef.FromString(content))
-
-    @property
-    def content(self) -> bytes:
-        """The graph as bytes."""
-        return bytes(self.meta.SerializeToString(deterministic=True))
-
-    @property
-    def inputs(self) -> list[tf.TensorSpec]:
-        """Name, shape and type of each input, in the order of the names."""
-        return [
-            tf.TensorSpec(info.tensor_shape, tf.as_dtype(info.dtype), name)
-            for name, info in sorted(self._signature.inputs.items())
-        ]
-
-    @property
-    def outputs(self) -> list[str]:
-        """The names of the outputs, in their order."""
-        return sorted(self._signature.outputs)
-
-    @property
-    def signature(self) -> Signature:
-        """The inputs and outputs, as of a model."""
-        takes = (Input(spec.name, tuple(spec.shape[1:]), spec.dtype.name) for spec in self.inputs)
-        return Signature(tuple(takes), tuple(map(self._output, self.outputs)))
-
-    def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
-        """Return the outputs in their order; for a function that TensorFlow traces."""
-        feeds = [info.name for _, info in sorted(self._signature.inputs.items())]
-        fetches = [self._signature.outputs[name].name for name in self.outputs]
-        outputs = tf.graph_util.import_graph_def(
-            self.meta.graph_def, dict(zip(feeds, inputs, strict=True)), fetches, name=""
-        )
-        return list(outputs)
-
-    @property
-    def _signature(self) -> Any:
-        return self.meta.signature_def[SIGNATURE]
-
-    def _output(self, name: str) -> Output:
-        info = self._signature.outputs[name]
-        shape = tuple(tf.TensorShape(info.tensor_shape)[1:])
-        return Output(name, shape, self._activation(info.name.partition(":")[0]))
-
-    def _activation(self, name: str) -> Activation:
-        nodes = {node.name: node for node in self.meta.graph_def.node}
-        node = nodes[name]
-        while node.op in _SHAPING:
-            node = nodes[node.input[0].partition(":")[0]]
-        return _ACTIVATIONS.get(node.op, Activation.NONE)
 
 
 def load_graph(path: Path) -> FrozenGraph:

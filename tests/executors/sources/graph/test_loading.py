@@ -10,8 +10,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from executors.inspection import SourceKind, inspect_source
-from executors.sources.graph.frozen_graph import FrozenGraph, load_graph
+from executors.sources.graph.loading import load_graph
+from executors.sources.graph.source import FrozenGraph
 from executors.sources.keras.loading import load_keras
+from executors.sources.loading import read_source
 from executors.structure.signature import Activation
 from mistify.errors import ErrorCode, MistifyError
 from tests.support.saved_models import Digits, save_digits
@@ -51,9 +53,11 @@ def test_a_graph_says_what_it_takes_and_gives(saved: tuple[Path, Digits]) -> Non
     assert (output.name, output.shape, output.activation) == ("digit", (10,), Activation.SOFTMAX)
 
 
-def test_a_graph_is_whole_in_its_bytes(saved: tuple[Path, Digits]) -> None:
+def test_a_graph_is_whole_in_its_file(saved: tuple[Path, Digits], tmp_path: Path) -> None:
     graph = load_graph(saved[0])
-    copy = FrozenGraph.read(graph.content)
+    graph.write(tmp_path / "kept.pb")
+    copy = read_source(tmp_path / "kept.pb")
+    assert isinstance(copy, FrozenGraph)
     np.testing.assert_array_equal(run(copy), run(graph))
     assert copy.signature == graph.signature
     assert not any("Variable" in node.op for node in copy.meta.graph_def.node)

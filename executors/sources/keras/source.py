@@ -1,0 +1,68 @@
+"""A model of Keras as a source: it can be cut and trained."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final, Self
+from zipfile import ZipFile, ZipInfo
+
+import keras
+
+from executors.sources.contract import SourceModel
+from executors.structure.exporting import NamedFunction, folded
+from executors.structure.keras_internals import seed_states
+from executors.structure.signature import Signature, signature_of
+
+#: The part of a Keras file that has the time at which it was saved, and its name for that time.
+_METADATA: Final = "metadata.json"
+_SAVED_AT: Final = "date_saved"
+
+
+class KerasSource(SourceModel):
+    """A flat functional model of Keras."""
+
+    suffix = ".keras"
+
+    def __init__(self, network: keras.Model) -> None:
+        self._network = network
+
+    @property
+    def network(self) -> keras.Model:
+        """The model."""
+        return self._network
+
+    @property
+    def signature(self) -> Signature:
+        """The inputs and outputs."""
+        return signature_of(self._network)
+
+    def export(self) -> NamedFunction:
+        """Return the function of the model with batch norm folded."""
+        return folded(self._network)
+
+    def write(self, path: Path) -> None:
+        """Write the model, without what its layers would draw at random next."""
+        for state in seed_states(self._network):
+            state.assign([0, 0])
+        with tempfile.TemporaryDirectory() as directory:
+            saved = Path(directory) / "model.keras"
+            self._network.save(saved)
+            _copy_without_times(saved, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the model that `write` has written."""
+        return cls(keras.models.load_model(path, compile=False, safe_mode=True))
+
+
+def _copy_without_times(saved: Path, copy: Path) -> None:
+    """Copy a Keras file without the times at which it and its parts were written."""
+    with ZipFile(saved) as source, ZipFile(copy, "w") as target:
+        for name in sorted(source.namelist()):
+            with source.open(name) as part, target.open(ZipInfo(name), "w", force_zip64=True) as into:
+                if name == _METADATA:
+                    metadata = json.load(part)
+                    into.write(json.dumps({**metadata, _SAVED_AT: ""}).encode())
+                else:
+                    shutil.copyfileobj(part, into)

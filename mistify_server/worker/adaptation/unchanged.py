@@ -1,0 +1,83 @@
+"""Sources that cannot be edited, as the networks of all goals.
+
+Their costs are those of the converted network. There is nothing to train and nothing to cut: the source is
+the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
+"""
+
+from functools import lru_cache
+
+from executors.sources.contract import SourceModel
+from executors.timing import activity
+from executors.training.output_objectives import objectives_for
+from mistify.costs.axes import costs_of
+from mistify_server.tasks.results import AdaptResult, SourceResult
+from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.tasks import AdaptTask, SourceTask
+from mistify_server.worker.answers import SourceAnswers
+from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.packaging.conversion.converter import convert_unedited
+from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
+from mistify_server.worker.packaging.tflite.costs import network_cost
+from mistify_server.worker.packaging.tflite.runner import Runner
+
+
+class UnchangedSources:
+    """Serves goals with their source itself, as LiteRT runs it in float32.
+
+    Args:
+        cache: Has the data.
+        checkpoints: Has the sources.
+        answers: Makes data of the sources' own answers.
+    """
+
+    def __init__(self, cache: SourceCache, checkpoints: Checkpoints, answers: SourceAnswers) -> None:
+        self._cache = cache
+        self._checkpoints = checkpoints
+        self._answers = answers
+        self._converted = lru_cache(maxsize=2)(self._convert)
+
+    def make_root(self, task: SourceTask, source: SourceModel) -> SourceResult:
+        """Keep a source as the root of a goal tree."""
+        artifact = self._checkpoints.save_source(source)
+        network = self._converted(artifact)
+        costs = costs_of(network_cost(network), tuple(task.hardware.values()))
+        data = self._answers.added_by_outputs(task.data, source.signature, Runner(network).run_all)
+        self._answers.check(data, source.signature)
+        accuracy = self._measured(artifact, data).accuracy
+        return SourceResult(
+            source_costs=dict(costs),
+            source_accuracy=accuracy,
+            metric=task.data.metric,
+            teacher=artifact,
+            teacher_accuracy=accuracy,
+            root=artifact,
+            root_costs=dict(costs),
+            steps=0,
+            data=None if data == task.data else data,
+        )
+
+    def adapt(self, task: AdaptTask) -> AdaptResult:
+        """Return the source for a goal, with what it costs and scores."""
+        costs = costs_of(network_cost(self._converted(task.parent)), tuple(task.hardware.values()))
+        measured = self._measured(task.parent, task.data)
+        return AdaptResult(
+            checkpoint=task.parent,
+            costs=dict(costs),
+            accuracy=measured.accuracy,
+            output_scores=measured.outputs,
+            met=True,
+            reason="",
+            steps=0,
+        )
+
+    @activity("measuring")
+    def _measured(self, artifact: str, data: DataSource) -> MeasuredAccuracy:
+        """Return the accuracy on the validation data."""
+        signature = self._checkpoints.source(artifact).signature
+        train, validation = self._cache.learning(parts_of(data, signature)[0])
+        runner = Runner(self._converted(artifact))
+        return measure_accuracy(runner, validation, objectives_for(signature, train), data)
+
+    def _convert(self, artifact: str) -> bytes:
+        return convert_unedited(self._checkpoints.source(artifact).export())

@@ -1,0 +1,119 @@
+"""Package tasks: from a goal's checkpoint to the files that devices load (paper 7)."""
+
+import keras
+
+from executors.contract.executor import executor_class
+from executors.data import Dataset, HeldOut
+from executors.params import Params
+from executors.sources.contract import SourceModel
+from executors.structure import analyse
+from executors.timing import activity
+from executors.training.evaluation import evaluate
+from mistify.jobs.job import ProgressUpdate
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks.messages import OnProgress
+from mistify_server.tasks.results import BranchResult, PackageResult
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.adaptation.progress import reporter
+from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.packaging.assemble import store_package
+from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
+from mistify_server.worker.packaging.layers import layer_table, profile_of
+from mistify_server.worker.packaging.models import package_model
+from mistify_server.worker.packaging.unchanged import package_unchanged
+from mistify_server.worker.params import params_of
+from mistify_server.worker.training_setups import TrainingSetups
+
+
+class Packager:
+    """Makes packages.
+
+    Args:
+        artifacts: Where the files of packages go to.
+        cache: Has the data.
+        checkpoints: Has the networks.
+        setups: Prepares what they were trained with.
+        on_progress: Takes the progress.
+    """
+
+    def __init__(
+        self,
+        artifacts: Artifacts,
+        cache: SourceCache,
+        checkpoints: Checkpoints,
+        setups: TrainingSetups,
+        on_progress: OnProgress,
+    ) -> None:
+        self._artifacts = artifacts
+        self._cache = cache
+        self._checkpoints = checkpoints
+        self._setups = setups
+        self._on_progress = on_progress
+
+    @activity("packaging")
+    def package(self, task: PackageTask) -> PackageResult:
+        """Return the digests of a package's files, with its figures."""
+        report = reporter(self._on_progress, task.data.validation_metric)
+        report(ProgressUpdate("packaging", 0, 1, task.costs, task.accuracy))
+        source = self._checkpoints.source(task.teacher)
+        return self._package_unchanged(task, source) if source.network is None else self._package(task)
+
+    def _package_unchanged(self, task: PackageTask, source: SourceModel) -> PackageResult:
+        learning, test = parts_of(task.data, source.signature)
+        train, validation = self._cache.learning(learning)
+        held_out = HeldOut(validation, self._cache.data(test))
+        return store_package(package_unchanged(source, task, train, held_out), task, self._artifacts)
+
+    def _package(self, task: PackageTask) -> PackageResult:
+        params = params_of(task.algorithm, task.algorithm_config)
+        setup = self._setups.prepare(task.teacher, task.data, params, distilled=task.settings.needs_training)
+        if task.branches:
+            task = self._of_own_branch(task, task.branches, setup.validation)
+        model = self._checkpoints.shared(task.checkpoint)
+        branches = self._load_branches(task.branches) if task.branches else None
+        test = self._setups.test(task.teacher, task.data)
+        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
+        parts = executor_class(task.algorithm)(params).package_parts(
+            source, self._checkpoints.load_prepared(task.prepared), model
+        )
+        keras.utils.set_random_seed(task.seed)  # whatever was loaded, for this task or before
+        package = package_model(
+            model,
+            task,
+            setup,
+            test,
+            training_steps=_training_steps(params),
+            branches=branches,
+            parts=parts,
+        )
+        made = store_package(package, task, self._artifacts)
+        reason = task.branches.reason if task.branches else ""
+        layers = layer_table(source, analyse(model), profile_of(task))
+        return made.model_copy(
+            update={"note": "; ".join(filter(None, (made.note, reason, parts.note))), "layers": layers}
+        )
+
+    def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
+        """Return the task for the goal's network among the branches, which has their base."""
+        own = next(branch for branch in branches.branches if branch.share == 1)
+        accuracy = evaluate(self._checkpoints.shared(own.checkpoint), validation, task.data.metric)
+        return task.model_copy(
+            update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
+        )
+
+    def _load_branches(self, branches: BranchResult) -> Branches:
+        """Return the networks of a multi-branch package."""
+        networks = (
+            BranchNetwork(branch.share, self._checkpoints.load(branch.checkpoint), branch.costs)
+            for branch in branches.branches
+        )
+        return Branches(branches.base, tuple(networks))
+
+
+def _training_steps(params: Params) -> int:
+    """Return the steps in which a network is trained for the precision or compression of its package."""
+    if params.tune_steps or "tune_steps" in params.model_fields_set:
+        return params.tune_steps
+    # An algorithm may tune no goal by default, as its networks are trained already, but not for this.
+    return Params().tune_steps

@@ -1,0 +1,56 @@
+"""Packages of sources that cannot be edited: converted as they are, at the precision that is asked for."""
+
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+from executors.data import Dataset, HeldOut
+from executors.sources.contract import SourceModel
+from executors.structure.exporting import NamedFunction
+from executors.training.output_objectives import objectives_for
+from mistify.costs.quantization import Quantization
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.description.description import description_of
+from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
+from mistify_server.worker.packaging.conversion.converter import convert_unedited
+from mistify_server.worker.packaging.conversion.representative import Examples
+from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
+
+
+def package_unchanged(source: SourceModel, task: PackageTask, train: Dataset, held_out: HeldOut) -> Package:
+    """Convert a source, compare it with the result, and measure and describe that.
+
+    Args:
+        source: The checkpoint of the task.
+        task: What is asked of the package, and what its checkpoint was measured to be.
+        train: The data that integer packages take the scales of activations from.
+        held_out: The data that the package is compared and measured on.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the package computes something else than the source; INVALID_MODEL, it
+            cannot be converted.
+    """
+    sample, quantization, function = Calibration({}), task.settings.quantization, source.export()
+    if quantization.precision is Quantization.INT8:
+        sample = calibration([function], train)
+    objectives = objectives_for(source.signature, train)
+    conversion = Conversion(
+        networks=ConvertedNetworks(convert_unedited(function, quantization, sample.examples)),
+        inputs=[spec.name for spec in function.inputs],
+        outputs=function.outputs,
+        originals=[partial(_run, function)],
+        float32=partial(convert_unedited, function),
+        accuracy=task.accuracy,
+        note=sample.note,
+        description=description_of(task.data.settings, source.signature, objectives, train),
+    )
+    return assemble(conversion, task, objectives, held_out)
+
+
+def _run(function: NamedFunction, inputs: Examples) -> dict[str, np.ndarray]:
+    """Run a function in TensorFlow on a batch of inputs, and return its outputs by name."""
+    forward = tf.function(function.__call__, autograph=False)
+    tensors = {spec.name: tf.cast(inputs[spec.name], spec.dtype) for spec in function.inputs}
+    return {name: output.numpy() for name, output in forward(**tensors).items()}
