@@ -61,7 +61,7 @@ class Examples:
         """Return a part of the examples.
 
         Args:
-            rows: [count], their numbers.
+            rows: [count], numbers of examples.
         """
         return Examples(
             {name: array[rows] for name, array in self.inputs.items()},
@@ -85,12 +85,11 @@ def read_arrays(
     """Read examples from an `.npz` file.
 
     Args:
-        path: of the file. Its arrays, [examples, ...], are named like inputs and outputs; an only input may
-            be named `x`, an only output `y`.
-        inputs: of the network.
-        outputs: of the network.
-        kinds: of the outputs that have labels.
-        labels_needed: whether there has to be an array for each of them; otherwise there may be none at all.
+        path: An `.npz` file. Its arrays, [examples, ...], are named like inputs and outputs; an only input
+            may be named `x`, an only output `y`.
+        kinds: Encodings of the outputs that have labels.
+        labels_needed: Refuse files without an array for each of these outputs; otherwise a file may have none
+            at all.
 
     Raises:
         MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network.
@@ -127,9 +126,8 @@ def checked_inputs(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], pa
     """Check the arrays of a file against the inputs of a network, and return them as they are.
 
     Args:
-        arrays: by the names of the inputs, [examples, ...].
-        inputs: of the network.
-        path: of the file.
+        arrays: Input name -> [examples, ...].
+        path: The file, for errors.
 
     Raises:
         MistifyError: INVALID_DATASET, with everything that does not fit.
@@ -144,8 +142,8 @@ def label_shape(kind: OutputEncoding, shape: Sequence[int]) -> Sequence[int]:
     """Return the shape of an output's labels for one example.
 
     Args:
-        kind: of the output's values.
-        shape: of the output, batch dimension first; -1 where it is free.
+        kind: Encoding of the output's values.
+        shape: Shape of the output, batch dimension first; -1 where it is free.
     """
     return shape[1:-1] if kind in _KINDS_OF_CLASSES else shape[1:]
 
@@ -154,8 +152,8 @@ def with_whole_answers(examples: Examples, kinds: Mapping[str, OutputEncoding]) 
     """Return examples whose labels of yes or no are integers, but for outputs with fractions among them.
 
     Args:
-        examples: as `read_arrays` returns them.
-        kinds: of the outputs that have labels.
+        examples: Returned by `read_arrays`.
+        kinds: Encodings of the outputs that have labels.
     """
     whole = {
         name: labels.astype(np.int64)
@@ -223,10 +221,10 @@ def _label_problems(
     """Yield what is wrong with labels.
 
     Args:
-        place: Of the array.
+        place: Name of the array in errors.
         array: The labels, [examples, ...].
-        kind: Of the output's values.
-        shape: Of the output, batch dimension first; -1 where it is free.
+        kind: Encoding of the output's values.
+        shape: Shape of the output, batch dimension first; -1 where it is free.
     """
     of_classes = kind in _KINDS_OF_CLASSES
     label = label_shape(kind, shape)

@@ -42,8 +42,7 @@ def output_directory(path: Path, option: str = "--out") -> None:
     """Create a directory if it is absent, and check that files can be created in it.
 
     Args:
-        path: the path of the directory.
-        option: the option that names the directory, or a file in it.
+        option: The option that names the directory, or a file in it.
 
     Raises:
         MistifyError: INVALID_CONFIG if there is no such directory and none can be created.
@@ -63,11 +62,11 @@ def damage_reported(state: Path) -> Iterator[None]:
     """Report files of a package's state that are no such files, or may not be used, as one typed error.
 
     Args:
-        state: the state directory, or one below it.
+        state: The state directory, or one below it.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file.
-        OSError: another one, such as that of a full disk.
+        OSError: Another failure, such as a full disk.
     """
     try:
         yield
@@ -88,8 +87,7 @@ def held_alone(directory: Path, otherwise: str) -> Iterator[None]:
     """Lock a directory for this process alone.
 
     Args:
-        directory: the directory.
-        otherwise: what another process does that has locked it.
+        otherwise: Activity of another process that has locked the directory, for the error.
 
     Raises:
         MistifyError: CONFLICT, another process has.

@@ -38,12 +38,12 @@ class Porting(TypedDict, total=False):
 
     Attributes:
         server: `host:port` of the server.
-        token: its access token.
-        job: the id of the job on the server.
-        goal: the id of the goal in the job.
-        config: one config of Figure 3; its model is the handle unless it names one.
-        cache: the directory for packages; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
-        threads: as in `mistify_client.load`.
+        token: The server's access token.
+        job: The id of the job on the server.
+        goal: The id of the goal in the job.
+        config: One config of Figure 3; its model is the handle unless it names one.
+        cache: The directory for packages; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
+        threads: The number of threads of LiteRT; None for the number that the package was measured with.
     """
 
     server: Required[str]
@@ -61,17 +61,16 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
     A config is submitted the first time only, and its job waited for; later calls need no server.
 
     Args:
-        handle: the handle of the model.
-        tags: as in `tensorflow_hub.load`; a ported model has none.
-        options: as in `tensorflow_hub.load`; a ported model has none.
-        porting: the origin of the ported model. Blocks of its package are fetched when they are needed.
+        tags: Passed to `tensorflow_hub.load`; a ported model takes none.
+        options: Passed to `tensorflow_hub.load`; a ported model takes none.
+        porting: The origin of the ported model. Blocks of its package are fetched when they are needed.
 
     Returns:
-        A `PortedModel`; without `porting` a SavedModel that TensorFlow has loaded.
+        A `PortedModel`; without `porting` a SavedModel loaded by TensorFlow.
 
     Raises:
-        MistifyError: as `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND if the goal ended
-            without a package; UNAVAILABLE if tensorflow_hub is needed and not installed.
+        MistifyError: As for `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND if the goal
+            ended without a package; UNAVAILABLE if tensorflow_hub is needed and not installed.
     """
     if porting is None:
         return inspect.unwrap(_tensorflow_hub().load)(handle, tags, options)
@@ -89,7 +88,7 @@ class Interception:
     """A patch of `tensorflow_hub.load` that loads ported models; a context manager, or installed for good.
 
     Args:
-        porting: the origin of models, for calls that name none; without it, such calls load as before.
+        porting: The origin of models, for calls that name none; without it, such calls load as before.
     """
 
     def __init__(self, porting: Porting | None = None) -> None:

@@ -25,10 +25,8 @@ class Origin(Record):
     """A goal of a server, whose package a directory has without some of its blocks.
 
     Attributes:
-        format_version: Of this file.
-        server: Its `host:port`, or `tls://host:port`.
-        job: The id of the job.
-        goal: The id of the goal.
+        format_version: The version of this file's format.
+        server: The address, `host:port` or `tls://host:port`.
     """
 
     model_config = ConfigDict(extra="ignore")  # older ones name a token file, which does not count
@@ -42,7 +40,7 @@ class Origin(Record):
         """Write it into the directory of the package.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         write_json(directory / ORIGIN, self.model_dump(mode="json"))
 
@@ -68,12 +66,12 @@ def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
 
     Args:
         state: The state directory of the package that was shipped; created if it is absent and needed.
-        server: As in the origin of the package, or of a later version.
-        token_file: None to forget one that was noted before.
+        server: The server of the package, or of a later version, by its origin.
+        token_file: None to forget a file that was noted before.
 
     Raises:
-        MistifyError: As `token_file_for`.
-        OSError: It cannot be written.
+        MistifyError: As for `token_file_for`.
+        OSError: The file cannot be written.
     """
     noted = _token_files(state)
     changed = {name: path for name, path in noted.items() if name != server}
@@ -89,10 +87,10 @@ def token_file_for(state: Path, server: str) -> Path | None:
 
     Args:
         state: The state directory of the package that was shipped.
-        server: As in the origin of the version that is to be completed.
+        server: The server of the version that is to be completed, by its origin.
 
     Raises:
-        MistifyError: As `Origin.load`, of the file in the state directory.
+        MistifyError: As for `Origin.load`, of the file in the state directory.
     """
     return _token_files(state).get(server)
 

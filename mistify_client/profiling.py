@@ -25,7 +25,7 @@ def measure_package(package: Path) -> float:
         package: The directory of the package; of one with branches, the goal's own network is timed.
 
     Raises:
-        MistifyError: the directory is no package; CORRUPT_PACKAGE, LiteRT ends its process at the network.
+        MistifyError: The directory is no package; CORRUPT_PACKAGE, LiteRT ends its process at the network.
     """
     with closing(DisposableProcess()) as process:
         try:

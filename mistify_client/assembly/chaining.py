@@ -15,8 +15,8 @@ class ChosenBlocks(Record):
     """Blocks of a store that make a network, and how they run.
 
     Attributes:
-        files: Of the blocks, from the inputs of the network to its outputs.
-        execution: By which all of them run.
+        files: Files of the blocks, from the inputs of the network to its outputs.
+        execution: The execution of all blocks.
     """
 
     files: tuple[str, ...]
@@ -27,21 +27,17 @@ class LoadedBlock:
     """A block in memory, for one thread at a time. Its file may be removed meanwhile.
 
     Attributes:
-        variant: Its entry in the store.
-        execution: By which it runs.
+        variant: The block's entry in the store.
     """
 
     def __init__(self, directory: Path, variant: BlockVariant, threads: int, execution: Execution) -> None:
         """Load a block.
 
         Args:
-            directory: Of the store.
-            variant: Of the store.
-            threads: The number of threads of LiteRT.
-            execution: By which it runs.
+            directory: The block store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, naming the file: as `mapped_block`, or LiteRT cannot run it.
+            MistifyError: CORRUPT_PACKAGE, naming the file: as for `mapped_block`, or LiteRT cannot run it.
         """
         self.variant = variant
         self.execution = execution
@@ -88,11 +84,7 @@ class Chain:
         return dict(tensors)
 
     def features(self, tensors: Tensors) -> Iterator[dict[str, Array]]:
-        """Yield the tensors at the end of each block, those of the network's outputs last.
-
-        Args:
-            tensors: The inputs of the network.
-        """
+        """Yield the tensors at the end of each block, those of the network's outputs last."""
         for block in self.blocks:
             tensors = outputs = block(tensors)
             yield outputs
@@ -104,13 +96,11 @@ def load_chain(
     """Load blocks of a store that make a network.
 
     Args:
-        directory: Of the store.
-        files: Of the blocks, from the inputs of the network to its outputs.
-        threads: The number of threads of LiteRT.
-        execution: By which they run.
+        directory: The block store.
+        files: Files of the blocks, from the inputs of the network to its outputs.
 
     Raises:
-        MistifyError: As `load_store`, `BlockStore.network_of` and `LoadedBlock`.
+        MistifyError: As for `load_store`, `BlockStore.network_of` and `LoadedBlock`.
     """
     chosen = load_store(directory).network_of(files)
     return Chain([LoadedBlock(directory, variant, threads, execution) for variant in chosen])

@@ -37,7 +37,7 @@ def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
     """Return what an execution needs of a `.tflite`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no `.tflite`.
     """
     return resizable(content) if execution is Execution.INTERPRETER else fixed_shapes(content)
 
@@ -46,16 +46,14 @@ def open_network(network: bytes, execution: Execution, threads: int) -> Run:
     """Load a `.tflite` with the signatures of packages, and return what runs it.
 
     Args:
-        network: Of its content, what `part_that_runs` returns.
-        execution: By which it runs.
-        threads: The number of threads of LiteRT.
+        network: The part of its content that `part_that_runs` returns.
 
     Returns:
         A function for one thread at a time: the outputs by name from the inputs by name.
 
     Raises:
-        ValueError: It cannot be loaded.
-        RuntimeError: Likewise.
+        ValueError: The network cannot be loaded.
+        RuntimeError: The network cannot be loaded.
     """
     return _OPEN[execution](network, threads)
 
@@ -81,7 +79,7 @@ class _Compiled:
         """Return the outputs [batch, ...] by name.
 
         Raises:
-            ValueError: The inputs are of other shapes or types, which LiteRT would not notice.
+            ValueError: The inputs have other shapes or types, which LiteRT would not notice.
         """
         (count, *others) = {len(array) for array in tensors.values()}
         if others:

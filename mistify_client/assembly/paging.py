@@ -20,12 +20,10 @@ class PagedNetwork:
         """Load the first blocks.
 
         Args:
-            directory: Of the store.
-            first: The blocks, and how they run.
-            threads: The number of threads of LiteRT.
+            directory: The block store.
 
         Raises:
-            MistifyError: As `load_store`, `BlockStore.network_of` and `LoadedBlock`.
+            MistifyError: As for `load_store`, `BlockStore.network_of` and `LoadedBlock`.
         """
         self._directory = directory
         self._threads = threads
@@ -43,10 +41,10 @@ class PagedNetwork:
         """Run the network.
 
         Args:
-            inputs: Of the network [batch, ...] by name.
+            inputs: Input name -> [batch, ...].
 
         Returns:
-            Its outputs by name, as it writes them, and what they were computed by.
+            The outputs by name, as the network writes them, and the blocks and execution that computed them.
         """
         with self._running:
             chain = self._chain
@@ -58,15 +56,12 @@ class PagedNetwork:
         Until they are loaded, and if one cannot be, the blocks of before run. Of several calls, the last one
         holds.
 
-        Args:
-            chosen: The blocks, and how they run.
-
         Returns:
-            A future that is done once they run; it raises what `LoadedBlock` does.
+            A future that is done once they run; it raises the errors of `LoadedBlock`.
 
         Raises:
-            MistifyError: As `BlockStore.network_of`.
-            RuntimeError: It is closed.
+            MistifyError: As for `BlockStore.network_of`.
+            RuntimeError: The network is closed.
         """
         self._store.network_of(chosen.files)
         return self._loader.submit(self._switch, chosen)

@@ -24,12 +24,12 @@ class PoolEntry(Record):
     """A subnet of the pool.
 
     Attributes:
-        files: Of its blocks, from the inputs of the network to its outputs.
-        latency_ms: At batch 1, the sum of those of its blocks.
-        accuracy: On the data of the device, by the metric of the pool.
-        loss: On the same data, the lower the better; None in pools from before it was kept.
+        files: Files of its blocks, from the inputs of the network to its outputs.
+        latency_ms: Milliseconds at batch 1, the sum over its blocks.
+        accuracy: On the device's data, by the metric of the pool.
+        loss: On the same data, the lower the better; None in pools written by a version that did not keep it.
         score: The accuracy, or the share of figures that is explained, less half of the loss. Subnets are
-            chosen by it among those that are as accurate as all faster ones. None as for the loss.
+            chosen by it among those that are as accurate as all faster ones. None where the loss is None.
     """
 
     files: tuple[FileName, ...]
@@ -43,17 +43,17 @@ class SubnetPool(Record):
     """The best subnets for all budgets, as far as they were found, the fastest first.
 
     Attributes:
-        format_version: Of this file.
-        store: The digest of the manifest of the block store that they are of.
-        budget_ms: What one inference is to take at most.
-        original_ms: What one of the original network takes.
-        metric: What accuracies are: without labels, those of the original network are right.
-        examples: How many accuracies are of.
-        data: The path of the file that these come from.
-        strategy: By which the subnets were searched.
-        execution: By which latencies were measured.
-        threads: The number of threads that they were measured with.
-        generation: Of the switchboard, from which on they are what the package runs.
+        format_version: The version of this file's format.
+        store: SHA-256 of the block store's manifest.
+        budget_ms: Target for the latency of one inference.
+        original_ms: Latency of the original network.
+        metric: The metric of the accuracies: without labels, the original network's answers are right.
+        examples: Number of examples that accuracies are measured on.
+        data: Path of the file with these examples.
+        strategy: The search strategy that found the subnets.
+        execution: The execution that latencies were measured with.
+        threads: Number of threads that latencies were measured with.
+        generation: The switchboard's generation from which on the package runs these subnets.
         entries: The subnets, each slower than the one before, of a higher score, and at least as accurate.
     """
 
@@ -74,7 +74,7 @@ class SubnetPool(Record):
         """Return the best subnet within the budget; None if there is none.
 
         Args:
-            ratio: How many times longer than estimated inferences take at present.
+            ratio: Present latencies of inferences over the estimated ones.
         """
         fitting = [entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms]
         return fitting[-1] if fitting else None
@@ -83,7 +83,7 @@ class SubnetPool(Record):
         """Write the pool into a state directory, so that a power cut leaves the old or the new one.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The pool cannot be written.
         """
         write_json(state / POOL, self.model_dump(mode="json"), durable=True)
 
@@ -92,11 +92,11 @@ class SubnetPool(Record):
         """Return the pool in a state directory; None if there is none of this store.
 
         Args:
-            state: The directory.
-            directory: Of a package, which need not have a block store.
+            state: The state directory.
+            directory: A package, which need not have a block store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, the file cannot be read; as `Manifest.load`.
+            MistifyError: CORRUPT_PACKAGE, the file cannot be read; as for `Manifest.load`.
         """
         path = state / POOL
         try:

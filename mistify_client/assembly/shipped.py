@@ -11,7 +11,7 @@ def load_store(directory: Path) -> BlockStore:
     """Return the block store of a package, with the network that was shipped; or one that is by itself.
 
     Raises:
-        MistifyError: NOT_FOUND, there is no such package, or it has no blocks; as `BlockStore.load`.
+        MistifyError: NOT_FOUND, there is no such package, or it has no blocks; as for `BlockStore.load`.
     """
     if (directory / MANIFEST).exists():
         manifest = Manifest.load(directory)
@@ -32,11 +32,11 @@ def with_shipped(store: BlockStore, directory: Path) -> BlockStore:
     a package with branches; and a network that was tuned is none of its blocks.
 
     Args:
-        store: Of the package, or some of its blocks.
-        directory: Of the package.
+        store: The package's store, or some of its blocks.
+        directory: The package.
 
     Raises:
-        MistifyError: As `Manifest.load`.
+        MistifyError: As for `Manifest.load`.
     """
     if not (directory / MANIFEST).exists():
         return store

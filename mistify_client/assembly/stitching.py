@@ -22,12 +22,12 @@ def stitch(directory: Path, files: Sequence[str]) -> bytes:
     last one.
 
     Args:
-        directory: Of the store.
-        files: Of the blocks, from the inputs of the network to its outputs.
+        directory: The block store.
+        files: Files of the blocks, from the inputs of the network to its outputs.
 
     Raises:
-        MistifyError: As `BlockStore.load` and `BlockStore.network_of`; CORRUPT_PACKAGE, naming the file that
-            is missing, damaged or of another network, or does not read what the one before writes.
+        MistifyError: As for `BlockStore.load` and `BlockStore.network_of`; CORRUPT_PACKAGE, naming the file
+            that is missing, damaged or of another network, or does not read what the one before writes.
     """
     chosen = BlockStore.load(directory).network_of(files)
     return stitched({str(directory / variant.file): read_block(directory, variant) for variant in chosen})
@@ -37,7 +37,7 @@ def stitched(blocks: Mapping[str, bytes]) -> bytes:
     """Return the `.tflite` of blocks, as `stitch` does.
 
     Args:
-        blocks: The content of each, in order, by the name that errors give it.
+        blocks: Name in errors -> content of the block, in order.
     """
     parts = [_Block.read(name, content) for name, content in blocks.items()]
     whole = CombinedNetwork()
@@ -52,9 +52,9 @@ class _Block:
     """The network of a block, and its signatures by their keys.
 
     Attributes:
-        name: That errors give it.
-        network: As `read_network` returns it.
-        signatures: Of the network.
+        name: Name of the block in errors.
+        network: Returned by `read_network`.
+        signatures: Signatures of the network.
     """
 
     name: str
@@ -98,9 +98,9 @@ def _numbers(there: int, count: int, known: Mapping[int, int]) -> dict[int, int]
     """Return the numbers that tensors get in another graph; -1, of an input that is left out, stays.
 
     Args:
-        there: The tensors that the graph has.
-        count: The tensors that are added.
-        known: Those of them that it has.
+        there: Number of tensors in the other graph.
+        count: Number of tensors that are added.
+        known: Numbers of added tensors that are in the other graph already.
     """
     new = (number for number in range(count) if number not in known)
     return {-1: -1, **known, **{number: there + place for place, number in enumerate(new)}}

@@ -46,14 +46,14 @@ def try_package(
     """Run a package on `.npy` files several times; yield lines that describe outputs and latency.
 
     Args:
-        package: the directory of the package.
+        package: The directory of the package.
         inputs: `.npy` files, one for each input, in the order of the signature; each array begins with the
             dimension of the batch.
-        output: the file for the outputs; None to write none.
-        threads: the number of threads; None for those the package was measured with.
+        output: The file for the outputs; None to write none.
+        threads: The number of threads; None for the number that the package was measured with.
 
     Raises:
-        MistifyError: the package cannot be used, a file holds no array, or an array does not fit.
+        MistifyError: The package cannot be used, a file holds no array, or an array does not fit.
     """
     model = load(package, threads=threads)
     arrays = [_read(path) for path in inputs]

@@ -30,8 +30,8 @@ def announcing_backoff(address: str, on_wait: Callable[[str], object] = _announc
     """Return the delays of retries of a command, which says when it waits for a server.
 
     Args:
-        address: of the server.
-        on_wait: called with a line; prints it by default.
+        address: The server's address, for the message.
+        on_wait: Called with a line; prints it by default.
     """
 
     def wait(seconds: float) -> None:
@@ -47,10 +47,10 @@ class Serving:
     """A server to port with.
 
     Attributes:
-        remote: the address of a running one; None to start one.
-        token: the access token of a running one; None where it has none.
-        store: the store of one that is started, which need not exist yet.
-        roots: the directories below which that one may read models and data.
+        remote: The address of a running server; None to start one.
+        token: The access token of a running server; None where it has none.
+        store: The store of a started server, which need not exist yet.
+        roots: Directories below which a started server may read models and data.
     """
 
     remote: str | None
@@ -65,8 +65,8 @@ class Serving:
         """Yield the address of the server, its access token, and the delays of retries.
 
         Args:
-            resume: True to continue the unfinished jobs of the store.
-            on_wait: called with a line while a running server is away.
+            resume: Continue the unfinished jobs of the store.
+            on_wait: Called with a line while a running server is away.
         """
         if self.remote is not None:
             yield self.remote, self.token, announcing_backoff(self.remote, on_wait)
@@ -79,9 +79,8 @@ def check_config(text: str, source: str, serving: Serving) -> None:
     """Refuse a config with mistakes, together with what the server does not find of the names in it.
 
     Args:
-        text: the config.
-        source: its name in errors.
-        serving: the server that looks names up, with a store of its own where there is none yet.
+        source: The name of the config in errors.
+        serving: The server that looks names up, with a store of its own where there is none yet.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem.

@@ -28,9 +28,8 @@ def port_goals(text: str, out: Path, serving: Serving) -> int:
     """Port to the goals of a config, and return the exit code.
 
     Args:
-        text: Of the config.
+        text: JSON of the config.
         out: Directory for the packages and the report.
-        serving: The server.
     """
     console = Console()
     with _session(serving, console) as (client, shown):
@@ -48,9 +47,7 @@ def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
     """Print what porting to the goals of a config is expected to result in, and return the exit code.
 
     Args:
-        text: Of the config.
-        serving: The server.
-        as_json: Whether to print JSON.
+        text: JSON of the config.
     """
     with (
         serving.started(resume=False) as (address, token, backoff),
@@ -68,11 +65,9 @@ def add_goals(job_id: str, text: str, only: Sequence[str], out: Path, serving: S
     """Add the goals of a config to a job, port to them, and return the exit code.
 
     Args:
-        job_id: Of the job.
-        text: Of the config.
-        only: The ids of its goals.
-        out: As in `port_goals`, as is the server.
-        serving: Likewise.
+        text: JSON of the config.
+        only: The ids of the config's goals.
+        out: Directory for the packages and the report.
     """
     console = Console()
     with _session(serving, console) as (client, shown):

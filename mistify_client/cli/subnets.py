@@ -151,8 +151,7 @@ def _table(pool: SubnetPool, directory: Path) -> Table:
     Subnets are ranked by their scores, the last figures.
 
     Args:
-        pool: Of the package.
-        directory: Of its version.
+        directory: Directory of the package's version.
     """
     space = SubnetSpace(load_store(directory))
     tuned = (directory / MANIFEST).exists() and Manifest.load(directory).tuned_from is not None

@@ -35,8 +35,8 @@ class ServerConfig(Settings):
     """Address of a server and access to it.
 
     Attributes:
-        server: address as `host:port`.
-        token_file: file with the server's access token; not needed where the server has none.
+        server: Address as `host:port`.
+        token_file: File with the server's access token; not needed where the server has none.
     """
 
     server: Address = Field(description="HOST:PORT", examples=["127.0.0.1:7465"])
@@ -47,16 +47,16 @@ class ReplacementConfig(ServerConfig):
     """Settings of the background path, which gets new packages when no option keeps to the targets.
 
     Attributes:
-        job: the job that goals are added to; without one, the first goal begins a job.
-        goal: a porting config (JSON) with one goal, and its hardware. Each new goal is a copy of this one
+        job: The job that goals are added to; without one, the first goal begins a job.
+        goal: A porting config (JSON) with one goal, and its hardware. Each new goal is a copy of this one
             with its own id and limits. With a job, it may leave out the model, the dataset and the algorithm,
             which then are those of the job.
-        after: seconds for which no option must fit before a new package is requested.
+        after: Seconds for which no option must fit before a new package is requested.
         examples: `.npz` file with an array of typical examples for each input. A new package has to agree
             with the one in use on them.
-        agreement: share of the examples, 0 to 1, on which both packages have to agree.
-        probation: seconds for which a new package is watched. It is rolled back if it is slower than the
-            old one was.
+        agreement: Share of the examples, 0 to 1, on which both packages have to agree.
+        probation: Seconds for which a new package is watched. It is rolled back if it is slower than the old
+            one was.
     """
 
     job: str | None = None
@@ -71,8 +71,8 @@ class SearchConfig(Settings):
     """Settings of the search for other subnets of a package in blocks, when none of its pool fits.
 
     Attributes:
-        enabled: whether the monitor searches.
-        after: seconds for which no subnet must fit before others are searched.
+        enabled: Whether the monitor searches.
+        after: Seconds for which no subnet must fit before others are searched.
     """
 
     enabled: bool = True
@@ -83,9 +83,9 @@ class ReportingConfig(ServerConfig):
     """Settings for reports of measured latencies, by which the server corrects its predictions.
 
     Attributes:
-        device: the name that goals use for this device; the server has a table of latencies for it.
-        free: share of the processors, 0 to 1, that has to be free before a package is measured.
-        quiet: seconds for which that share has to be free without a break.
+        device: The name that goals use for this device; the server has a table of latencies for it.
+        free: Share of the processors, 0 to 1, that has to be free before a package is measured.
+        quiet: Seconds for which that share has to be free without a break.
     """
 
     device: str = Field(description="the name of a measured device", examples=["my-board"])
@@ -104,8 +104,8 @@ class FleetConfig(ServerConfig):
     """Settings for reports of what this device runs, which the server shows on the page of the fleet.
 
     Attributes:
-        name: the device's own name in the fleet.
-        every: seconds between two reports where nothing changes; the server hears of changes at once.
+        name: The device's own name in the fleet.
+        every: Seconds between two reports where nothing changes; the server hears of changes at once.
     """
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
@@ -122,13 +122,13 @@ class MonitorConfig(Settings):
     """The whole config. Relative paths in it start from the directory of the file.
 
     Attributes:
-        interval: seconds between two decisions.
-        targets: the limits to keep to; `mistify target` overrides them.
-        policy: name and settings of the policy.
-        search: settings of the search for other subnets, which comes before a new package is requested.
-        replacement: settings of the background path; without them, no new package is requested.
-        reporting: settings of the reports of latencies; without them, none are reported to the server.
-        fleet: settings of the reports of what runs; without them, the server does not know of this device.
+        interval: Seconds between two decisions.
+        targets: The limits to keep to; `mistify target` overrides them.
+        policy: Name and settings of the policy.
+        search: Settings of the search for other subnets, which comes before a new package is requested.
+        replacement: Settings of the background path; without them, no new package is requested.
+        reporting: Settings of the reports of latencies; without them, none are reported to the server.
+        fleet: Settings of the reports of what runs; without them, the server does not know of this device.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -154,8 +154,8 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
     """Read and check `monitor.toml`, and the goal that it names.
 
     Args:
-        path: the config file.
-        server: an address that replaces every server in the file; None leaves them.
+        path: The config file.
+        server: An address that replaces every server in the file; None leaves them.
 
     Returns:
         The config, whose paths are absolute.

@@ -46,11 +46,11 @@ class Monitor:
     """Monitor of one package. It is used by one thread; background path and reports have their own threads.
 
     Args:
-        package: the directory of the package that was shipped.
-        load_config: reads the config; called again by `reload`.
-        journal: the log for changes and problems.
-        sensor: the sensor of the device.
-        clock: the clock that inferences are recorded with, in seconds.
+        package: The directory of the package that was shipped.
+        load_config: Reads the config; called again by `reload`.
+        journal: The log for changes and problems.
+        sensor: The sensor of the device.
+        clock: The clock that inferences are recorded with, in seconds.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Monitor:
         """Search for other subnets if none has kept to the targets for a while.
 
         Returns:
-            True if no new package is to be requested before that.
+            True while no new package should be requested before the search has ended.
         """
         searching, fits = self._search.goes_on(), outcome.decision.fits
         if fits:
@@ -267,9 +267,9 @@ def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:
     """Run the monitor's steps until a signal ends it.
 
     Args:
-        monitor: the monitor, which is closed at the end.
-        journal: the log, which gets the signal.
-        wait: waits for a signal between two steps.
+        monitor: The monitor, which is closed at the end.
+        journal: The log, which gets the signal.
+        wait: Waits for a signal between two steps.
     """
     try:
         while True:

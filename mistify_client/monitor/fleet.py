@@ -31,9 +31,9 @@ class FleetReports:
     waits for it, and then sends the status that is the newest.
 
     Args:
-        config: settings of the reports.
-        journal: the log for problems.
-        retry: the time to wait after a failure; the number of attempts is not limited.
+        config: Settings of the reports.
+        journal: The log for problems.
+        retry: The time to wait after a failure; the number of attempts is not limited.
     """
 
     def __init__(self, config: FleetConfig, journal: Journal, *, retry: Backoff = RETRY) -> None:
@@ -49,9 +49,9 @@ class FleetReports:
         """Report the status if it is time to; called in each interval.
 
         Args:
-            now: seconds of the monotonic clock.
-            outcome: the present decision.
-            last_switch: the last change of the option.
+            now: Seconds of the monotonic clock.
+            outcome: The present decision.
+            last_switch: The last change of the option.
         """
         self._newest = device_status(self._config.name, outcome, last_switch, self._journal.problems)
         changed = self._reported is None or _state(self._newest) != _state(self._reported)
@@ -106,10 +106,10 @@ def device_status(
     """Return the status of a device.
 
     Args:
-        name: of the device in its fleet.
-        outcome: the present decision.
-        last_switch: the last change of the option.
-        problems: texts, by the part of the monitor that has them.
+        name: The device's name in its fleet.
+        outcome: The present decision.
+        last_switch: The last change of the option.
+        problems: By the part of the monitor that has them.
     """
     option, situation = outcome.decision.option, outcome.situation
     return DeviceStatus(

@@ -34,23 +34,23 @@ class IntervalOutcome:
     """One decision, and its inputs.
 
     Attributes:
-        manifest: manifest of the version that the decision is for.
-        situation: the policy's input, with the option that was chosen before.
-        decision: the policy's decision.
-        predicted_ms: predicted milliseconds of one inference, for each option.
-        outdated_at: end of the last inference of another version, in seconds of the monotonic clock, if no
-            app has run this version yet. None if one has, or if no app has run an inference since the
-            daemon first saw this version.
-        fixed_ms: milliseconds of an inference that stay however small a network is; None if not known.
-        diagnosis: why inferences take longer than the target; None if they do not, or none has run.
-        threads: the number of threads that latencies are for.
-        other_threads: the numbers of threads of models that run this version with others. Their inferences do
+        manifest: Manifest of the version that the decision is for.
+        situation: The policy's input, with the option that was chosen before.
+        decision: The policy's decision.
+        predicted_ms: Predicted milliseconds of one inference, for each option.
+        outdated_at: End of the last inference of another version, in seconds of the monotonic clock, if no
+            app has run this version yet. None if one has, or if no app has run an inference since the daemon
+            first saw this version.
+        fixed_ms: Milliseconds of an inference that stay however small a network is; None if unknown.
+        diagnosis: Reason why inferences take longer than the target; None if they do not, or none has run.
+        threads: The number of threads that latencies are for.
+        other_threads: The numbers of threads of models that run this version with others. Their inferences do
             not count.
-        not_followed: the options that apps go on with though another one was chosen some time ago, which they
+        not_followed: Options that apps go on with although another one was chosen some time ago, which they
             cannot load.
-        other_metric: the metric of subnets, if the target of accuracy, which is in the package's, cannot
-            be compared with it and does not count.
-        pool: that the options are the subnets of; None if they are branches.
+        other_metric: The metric of subnets, if it differs from the package's: the target of accuracy cannot
+            be compared with it, and does not count.
+        pool: The pool whose subnets are the options; None if they are branches.
     """
 
     manifest: Manifest
@@ -77,11 +77,11 @@ class _Version:
     """The current version of the package.
 
     Attributes:
-        generation: the switchboard's generation for this version.
-        stamp: stamp of the manifest's file. It changes if the package is overwritten in its directory.
-        options: what it can run, with the latencies that are expected.
-        since: when the present option was chosen, in seconds of the monotonic clock.
-        noticed: when the daemon first saw this version, on the same clock.
+        generation: The switchboard's generation for this version.
+        stamp: Stamp of the manifest's file. It changes if the package is overwritten in its directory.
+        options: The options of this version, with their expected latencies.
+        since: Time at which the present option was chosen, in seconds of the monotonic clock.
+        noticed: Time at which the daemon first saw this version, on the same clock.
     """
 
     generation: int
@@ -97,11 +97,11 @@ class Foreground:
     """The loop body of the foreground path: measure, let the policy decide, set the switchboard.
 
     Args:
-        package: the directory of the package that was shipped; its current version is what runs.
-        policy: the policy that chooses the option.
-        sensor: the sensor of the device.
-        hardware: the profile whose latencies are expected. For a package that was not made for it, the
-            host's are used, and for subnets those that were measured on this device.
+        package: The directory of the package that was shipped; its current version runs.
+        policy: The policy that chooses the option.
+        sensor: The sensor of the device.
+        hardware: The profile whose latencies are expected. For a package that was not made for it, the host's
+            are used, and for subnets those that were measured on this device.
     """
 
     def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
@@ -119,15 +119,15 @@ class Foreground:
         """Decide once.
 
         Args:
-            now: seconds of the clock that inferences are recorded with, `time.monotonic`.
-            since: when the previous decision was made, on the same clock.
-            targets: the limits to keep to.
+            now: Seconds of the clock that inferences are recorded with, `time.monotonic`.
+            since: Time of the previous decision, on the same clock.
+            targets: The limits to keep to.
 
         Returns:
             The decision and its inputs.
 
         Raises:
-            MistifyError: another version has become current, or the package was replaced, and the new
+            MistifyError: Another version has become current, or the package was replaced, and the new
                 manifest cannot be read.
         """
         version = self._version = self._current(now)

@@ -25,7 +25,7 @@ class DeviceLatency(BaseModel):
     """Latency of a package on this device.
 
     Attributes:
-        milliseconds: of one inference.
+        milliseconds: Milliseconds of one inference.
         reported: True if the server has accepted the report, or refused it for good. Files call it `told`.
     """
 
@@ -44,12 +44,12 @@ class Reporting:
     If the server is away, the thread waits for it. Measurements are kept on disk.
 
     Args:
-        package: the directory of the package that was shipped.
-        path: the file that keeps the measurements.
-        config: settings of the reports.
-        journal: the log for outcomes and problems.
-        retry: the time to wait after a failure; the number of attempts is not limited.
-        measure: returns the milliseconds of an inference of a package.
+        package: The directory of the package that was shipped.
+        path: The file that keeps the measurements.
+        config: Settings of the reports.
+        journal: The log for outcomes and problems.
+        retry: The time to wait after a failure; the number of attempts is not limited.
+        measure: Returns the milliseconds of an inference of a package.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Reporting:
         """Start to measure or report the current version if it is time to; called in each interval.
 
         Args:
-            now: seconds of the monotonic clock.
-            package: manifest of the current version.
-            cpu_available: share of the processors that is free, 0 to 1; None if it is not known.
+            now: Seconds of the monotonic clock.
+            package: Manifest of the current version.
+            cpu_available: Share of the processors that is free, 0 to 1; None if it is not known.
         """
         quiet = cpu_available is not None and cpu_available >= self._config.free
         self._quiet_since = (self._quiet_since or now) if quiet else None

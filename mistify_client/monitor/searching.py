@@ -33,8 +33,8 @@ class _Search:
     """A search that goes on.
 
     Attributes:
-        process: that searches.
-        budget_ms: which subnets are to keep.
+        process: The process that searches.
+        budget_ms: The target for the latency of the subnets.
     """
 
     process: subprocess.Popen[bytes]
@@ -49,12 +49,12 @@ class SubnetSearch:
     daemon is started again.
 
     Args:
-        package: the directory of the package that was shipped.
-        messages: the file for what the process says.
-        journal: the log for searches and problems.
+        package: The directory of the package that was shipped.
+        messages: The file for the process's output.
+        journal: The log for searches and problems.
 
     Attributes:
-        config: settings of the searches, which may change.
+        config: Settings of the searches, which may change.
     """
 
     def __init__(self, package: Path, messages: Path, journal: Journal) -> None:
@@ -81,8 +81,8 @@ class SubnetSearch:
         """Begin a search if it is time to.
 
         Args:
-            outcome: the present decision, by which no option keeps to the targets.
-            short_seconds: how long that has been so.
+            outcome: The present decision, by which no option meets the targets.
+            short_seconds: Seconds for which no option has met them.
 
         Returns:
             True while there is a search to wait for, or to come.

@@ -53,7 +53,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of text for the content of a status file.
 
     Args:
-        status: the content, and `running`, which is True if the daemon runs.
+        status: The content, and `running`, which is True if the daemon runs.
     """
     running = "running" if status["running"] else "not running"
     yield f"monitor: {running}, process {status['pid']}, seen {status['time']}"

@@ -55,12 +55,11 @@ def follow(
     """Show a job while it runs, fetch the package of each goal as it ends, then write the report.
 
     Args:
-        client: the client of the server that runs the job.
-        job: the job.
-        out: the directory for the packages and the report.
-        display: shows the progress.
-        only: the ids of the goals to show, fetch and wait for; None for all.
-        fetch: downloads the package of a job's goal into a directory; None to do so with all of its files.
+        client: The client of the server that runs the job.
+        out: The directory for the packages and the report.
+        display: Shows the progress.
+        only: Ids of the goals to show, fetch and wait for; None for all.
+        fetch: Downloads the package of a job's goal into a directory; None to do so with all of its files.
 
     Returns:
         The job in its last state, and the goals whose packages are damaged on the server.
@@ -102,11 +101,11 @@ def finish(
     """Print the table and where packages and report are, and return the exit code.
 
     Args:
-        job: the job that has ended.
-        damaged: the goals whose packages could not be fetched.
-        out: the directory of the report and the packages.
-        console: prints the table.
-        only: the ids of the goals whose packages and verdict count; None for all. The table always has every
+        job: A job that has ended.
+        damaged: The goals whose packages could not be fetched.
+        out: The directory of the report and the packages.
+        console: Prints the table.
+        only: Ids of the goals whose packages and verdict count; None for all. The table always has every
             goal.
 
     Raises:
@@ -129,9 +128,8 @@ def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
     """Print the table of a job, and what there is to say about goals: reasons, choices and notes.
 
     Args:
-        job: the job, whose goals are all in the table.
-        console: prints the table.
-        goals: those that sentences are about.
+        job: The job, whose goals are all in the table.
+        goals: The goals that get sentences below the table.
     """
     console.print(table(job, console.width))
     for line in sentences(goals):

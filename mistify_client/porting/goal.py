@@ -10,8 +10,8 @@ def only_goal(goals: Sequence[PortingConfig], source: str) -> PortingConfig:
     """Return the goal of a config.
 
     Args:
-        goals: all of the config, at least one.
-        source: the name of the config in errors.
+        goals: All goals of the config, at least one.
+        source: The name of the config in errors.
 
     Raises:
         MistifyError: INVALID_CONFIG, there are several.

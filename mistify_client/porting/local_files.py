@@ -45,9 +45,9 @@ class LocalFiles:
     """A config in which files of this machine are named by their content, and these files.
 
     Attributes:
-        text: The config.
-        paths: The files that it needs of this machine.
-        listings: Those of directories, by their digests.
+        text: JSON of the config.
+        paths: Digest -> path of a file on this machine that the config needs.
+        listings: Digest -> listing of a directory.
     """
 
     text: str
@@ -78,9 +78,9 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
     """Return a config with its files below some directories; names of what is not there stay as they are.
 
     Args:
-        text: Of the config.
-        roots: Where relative paths are looked up, one after the other. What lies elsewhere is never sent, so
-            that a config from somebody else takes nothing from this machine.
+        text: JSON of the config.
+        roots: Directories in which relative paths are looked up, one after the other. Files elsewhere are
+            never sent, so that a config from somebody else takes nothing from this machine.
 
     Raises:
         MistifyError: NOT_FOUND, a file or directory cannot be read; INVALID_DATASET, a link in a directory

@@ -43,14 +43,14 @@ def embedded_server(
     """Run a server on a free port of the loopback interface, yield it, and stop it at the end.
 
     Args:
-        store: the directory where it keeps its jobs, so that they can be resumed.
-        data_roots: the directories below which it may read models and data.
-        resume: True to continue the unfinished jobs of the store.
-        porting: whether there will be something to port or to plan: a worker then starts at once, and runs
+        store: The directory where it keeps its jobs, so that they can be resumed.
+        data_roots: The directories below which it may read models and data.
+        resume: Continue the unfinished jobs of the store.
+        porting: Whether there will be something to port or to plan: a worker then starts at once, and runs
             code that configs name.
 
     Raises:
-        MistifyError: the server is not installed, did not start, or ended by itself; with its last output.
+        MistifyError: The server is not installed, did not start, or ended by itself; with its last output.
     """
     _check_installed()
     # Neither the log nor the token has a name: a command that is killed leaves nothing behind.
@@ -71,12 +71,12 @@ def lookup_problems(config: str, store: Path, data_roots: Sequence[Path]) -> lis
     None has to be started for that.
 
     Args:
-        config: the text of the config.
-        store: as of `embedded_server`; made where there is none.
-        data_roots: likewise.
+        config: JSON of the config.
+        store: The server's directory, made where there is none.
+        data_roots: The directories with models and data.
 
     Raises:
-        MistifyError: the server is not installed, or names cannot be looked up; with the last output.
+        MistifyError: The server is not installed, or names cannot be looked up; with the last output.
     """
     _check_installed()
     command = [sys.executable, "-m", _LOOKUP, "--store", str(store), *_roots(data_roots)]

@@ -14,9 +14,8 @@ def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
     """Print the events of a job with their times (UTC), progress as `LineDisplay` does.
 
     Args:
-        events: in their order.
-        job: the job, which is not behind the events.
-        console: where they are printed.
+        events: The events in their order.
+        job: The job, which is not behind the events.
     """
     goals = {goal.id: goal for goal in job.goals}
     unix_ms = job.created_unix_ms

@@ -30,9 +30,8 @@ def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) ->
     Those of a job's further batches have the number of the batch in their names.
 
     Args:
-        trade_offs: Of the job.
-        job: Its id.
-        directory: Where the files belong.
+        job: The job's id.
+        directory: The directory for the files.
     """
     paths = []
     for trade_off in trade_offs:

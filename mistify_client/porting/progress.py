@@ -28,8 +28,7 @@ class Display(Protocol):
 
         Args:
             subject: The goal's id.
-            progress: What is shown.
-            source: That of the goal, or of the job if it has one alone; None where it is not known.
+            source: The source of the goal, or of the job if it has just one; None where it is unknown.
         """
 
     def ended(self, goal: Goal, source: Source | None) -> None:
@@ -69,9 +68,9 @@ def source_behind(goal_id: str | None, goals: Mapping[str, Goal], sources: Seque
     """Return the source that an event is about; None where that is not known.
 
     Args:
-        goal_id: That of the event's goal; None for work on a source, which does not name its batch.
-        goals: The job's, as far as they are known, by their ids.
-        sources: The job's.
+        goal_id: None for work on a source, which does not name its batch.
+        goals: Id -> goal of the job, as far as they are known.
+        sources: All sources of the job.
     """
     goal = goals.get(goal_id or "")
     batches = {each.batch for each in (goals.values() if goal is None else [goal])}

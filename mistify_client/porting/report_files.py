@@ -19,9 +19,7 @@ def fetch_report(client: PortingClient, job: Job, out: Path) -> None:
     """Write the report of a job into a directory.
 
     Args:
-        client: Of the server that has the job, and writes the page.
-        job: The job.
-        out: The directory.
+        client: The client of the server that has the job, and writes the page.
     """
     write_json(out / REPORT, report(job))
     write_bytes(out / REPORT_PAGE, client.report_page(job.id))
@@ -31,7 +29,7 @@ def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
     """Return the id of a job and its trade-offs by its `report.json`.
 
     Args:
-        path: Of the file, or of its directory.
+        path: The file, or its directory.
 
     Raises:
         MistifyError: NOT_FOUND, it is not there; INVALID_CONFIG, it is no report.

@@ -133,9 +133,8 @@ def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: i
     """Return the columns for which a console has room, without those that matter least: no figure is cut.
 
     Args:
-        columns: Those wished for.
-        rows: All rows of the table.
-        width: Of the console.
+        columns: All columns that are wanted.
+        width: The width of the console in characters.
     """
     widths = {column: _width(column, rows) for column in columns}
     rank = {column: _COLUMNS.get(column, 0) for column in columns if column not in _ALWAYS}

@@ -43,15 +43,15 @@ def discrete_laplace(scale: Fraction, count: int, random_bytes: RandomBytes = os
     samples, except for digits that 64 bits do not decide, one in 2^64.
 
     Args:
-        scale: t, above 0; the standard deviation is about its square root of 2 times.
-        count: of samples.
-        random_bytes: the source of randomness, by default the operating system's.
+        scale: The t above, greater than 0; the standard deviation is about its square root of 2 times.
+        count: Number of samples.
+        random_bytes: The source of randomness, by default the operating system's.
 
     Returns:
         [count].
 
     Raises:
-        ValueError: the scale is not above 0, or so large that samples may not fit 64 bits.
+        ValueError: The scale is not above 0, or so large that samples may not fit 64 bits.
     """
     if scale <= 0:
         raise ValueError(f"got the scale {scale}; expected one above 0")

@@ -34,8 +34,8 @@ class PrivacyLedger:
     """The ledger of one data set in a file, which is made with the first call.
 
     Attributes:
-        path: of the file. If it is deleted, the device no longer knows what was spent.
-        budget: the most epsilon of all releases together; it cannot be changed later.
+        path: The ledger file. If it is deleted, the device no longer knows what was spent.
+        budget: The most epsilon of all releases together; it cannot be changed later.
     """
 
     path: Path
@@ -56,13 +56,13 @@ class PrivacyLedger:
         Processes that share a ledger wait for each other.
 
         Args:
-            epsilon: of the release, rounded up to billionths.
-            purpose: of the release, for the record and the message.
+            epsilon: The release's epsilon, rounded up to billionths.
+            purpose: The release's purpose, for the record and the message.
 
         Raises:
             MistifyError: PRIVACY_BUDGET, less than this is left, the ledger is damaged, or was begun with
                 another budget. Nothing may be released.
-            ValueError: epsilon is not above 0.
+            ValueError: Epsilon is not above 0.
         """
         if epsilon <= 0:
             raise ValueError(f"got the epsilon {epsilon}; expected one above 0")

@@ -41,12 +41,12 @@ class Mechanism:
     """The noise on data. No setting may be derived from the data.
 
     Attributes:
-        lower: bound of values; lower ones are clipped.
-        upper: bound of values; higher ones are clipped.
-        unit: that the epsilons protect.
-        epsilon: for the inputs of one release.
-        label_epsilon: for the labels of one release; None leaves them as they are, unprotected.
-        radius: the most L1 distance of an example from the middle of the bounds; examples further away are
+        lower: Lower bound of values; lower ones are clipped.
+        upper: Upper bound of values; higher ones are clipped.
+        unit: The unit that the epsilons protect.
+        epsilon: For the inputs of one release.
+        label_epsilon: For the labels of one release; None leaves them as they are, unprotected.
+        radius: The most L1 distance of an example from the middle of the bounds; examples further away are
             moved towards it. Only for `Unit.EXAMPLE`, where it keeps the noise small; None for no limit.
     """
 
@@ -97,11 +97,10 @@ def privatize(
     Args:
         inputs: [examples, ...], finite.
         labels: [examples], from 0 to `classes` - 1.
-        mechanism: the noise.
-        ledger: of these data.
-        classes: their number.
-        random_bytes: source of the noise on inputs, by default the operating system's.
-        randbelow: source of the noise on labels, by default the operating system's.
+        ledger: The ledger of these data.
+        classes: Number of classes.
+        random_bytes: Source of the noise on inputs, by default the operating system's.
+        randbelow: Source of the noise on labels, by default the operating system's.
 
     Returns:
         Inputs [examples, ...], which may lie beyond the bounds, and labels [examples].
@@ -136,9 +135,9 @@ def randomized_response(
 
     Args:
         labels: [examples], from 0 to `classes` - 1.
-        classes: their number.
-        epsilon: for each label.
-        randbelow: returns a random integer from 0 to its argument - 1.
+        classes: Number of classes.
+        epsilon: For each label.
+        randbelow: Returns a random integer from 0 to its argument - 1.
 
     Returns:
         [examples].
@@ -160,7 +159,6 @@ def _on_grid(values: NDArray[Any], mechanism: Mechanism) -> tuple[Integers, Frac
 
     Args:
         values: [examples, values].
-        mechanism: of the noise.
 
     Returns:
         Steps [examples, values], and the sensitivity.

@@ -14,8 +14,8 @@ class ServiceClient:
 
     Args:
         address: `host:port` of the server.
-        token: sent with every call as `authorization: Bearer TOKEN`.
-        backoff: the delays between attempts when the connection fails, and how many there are.
+        token: Sent with every call as `authorization: Bearer TOKEN`.
+        backoff: The delays between attempts when the connection fails, and how many there are.
     """
 
     def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:

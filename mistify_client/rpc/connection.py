@@ -102,7 +102,7 @@ class Connection:
 
     Args:
         address: `host:port` of the server, or `tls://host:port`.
-        token: sent with every call as `authorization: Bearer TOKEN`.
+        token: Sent with every call as `authorization: Bearer TOKEN`.
     """
 
     def __init__(self, address: str, token: str | None) -> None:
@@ -133,9 +133,9 @@ class Connection:
         """Return the answer to one request; an interrupt of the caller cancels the call.
 
         Args:
-            method: a method of a stub, with one answer.
-            request: the request, or an iterator of requests.
-            seconds: the time until the deadline.
+            method: A method of a stub, with one answer.
+            request: A message, or an iterator of messages.
+            seconds: Time until the deadline.
         """
         pending = _PendingCall()
         with self._translated():

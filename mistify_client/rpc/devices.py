@@ -24,9 +24,9 @@ class Refinement:
     Later predictions are `factor` times the sum over the measured operators.
 
     Attributes:
-        taken_ms: the measured latency.
-        predicted_ms: the latency that had been predicted.
-        factor: the correction of later predictions.
+        taken_ms: The measured latency.
+        predicted_ms: The latency that had been predicted.
+        factor: The correction of later predictions.
     """
 
     taken_ms: float
@@ -59,10 +59,7 @@ class DevicesClient(ServiceClient):
         """Report the measured latency of a goal's package, which corrects later predictions for the device.
 
         Args:
-            device: the name of the device.
-            job_id: the id of the job.
-            goal_id: the id of the goal.
-            taken_ms: the median latency of one inference, in milliseconds.
+            taken_ms: Median latency of one inference, in milliseconds.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such device or goal, if nothing was predicted, or if the

@@ -47,11 +47,11 @@ def download_package(
     directory wait for each other. With the manifest, files of another package go that was there before.
 
     Args:
-        files: the files of the package, with their sizes and digests.
-        directory: where the files belong; created if it is absent.
-        read_from: reads a file of the package from an offset on.
-        only: the names of those to download; None for all.
-        room: returns how many bytes downloads may take on the disk of a directory.
+        files: The files of the package, with their sizes and digests.
+        directory: The directory for the files; created if it is absent.
+        read_from: Reads a file of the package from an offset on.
+        only: Names of the files to download; None for all.
+        room: Returns the number of bytes that downloads may take on the disk of a directory.
 
     Raises:
         MistifyError: NO_ROOM if the disk has no room for them; CORRUPT_PACKAGE if a file does not match its

@@ -39,12 +39,12 @@ class PeerFiles:
         """Write weights as they arrive; yield each peer as soon as its weights are complete.
 
         Args:
-            parts: peers, each followed by the bytes of its weights that are not there yet.
+            parts: Peers, each followed by the bytes of its weights that are not there yet.
 
         Raises:
             MistifyError: UNAVAILABLE if weights do not match their digest; they are removed, so that the
                 next attempt downloads them again. CORRUPT_PACKAGE if that happens a second time.
-            OSError: weights cannot be written, for example because the disk is full.
+            OSError: Weights cannot be written, for example because the disk is full.
         """
         peer = None
         for part in parts:

@@ -56,8 +56,8 @@ class PortingClient(ServiceClient):
         """Start a job for a batch of configs; the same key returns the same job.
 
         Args:
-            config_json: the text of the configs.
-            idempotency_key: identifies the submission.
+            config_json: JSON of the configs.
+            idempotency_key: Identifies the submission.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, when nothing
@@ -72,7 +72,7 @@ class PortingClient(ServiceClient):
         """Predict the result of a batch of configs: goal tree, algorithms, costs, accuracy and seconds.
 
         Raises:
-            MistifyError: as `submit`, except for limits that no network can meet: the plan lists those.
+            MistifyError: As for `submit`, except for limits that no network can meet: the plan lists those.
         """
         request = pb.PlanRequest(config_json=config_json)
         return plan_from_proto(self._connection.call(self._stub.Plan, request, SUBMIT_SECONDS))
@@ -83,11 +83,10 @@ class PortingClient(ServiceClient):
         The same text again adds nothing twice.
 
         Args:
-            job_id: the id of the job.
-            config_json: configs as in `submit`, with models, data and algorithms of the job, and new ids.
+            config_json: Configs as in `submit`, with models, data and algorithms of the job, and new ids.
 
         Raises:
-            MistifyError: as `submit`; NOT_FOUND if there is no such job.
+            MistifyError: As for `submit`; NOT_FOUND if there is no such job.
         """
         key = hashlib.sha256(config_json.encode()).hexdigest()
         request = pb.AddGoalsRequest(
@@ -184,9 +183,8 @@ class PortingClient(ServiceClient):
         """Yield the events of a job after a sequence number, then new ones as they come, until it ends.
 
         Args:
-            job_id: the id of the job.
-            after_sequence: the last number that is known already; 0 for all.
-            so_far: True to end with the last event so far, also if the job goes on.
+            after_sequence: The last number that is known already; 0 for all.
+            so_far: End with the last event so far, even if the job goes on.
         """
 
         def events(seen: int) -> Iterator[JobEvent]:
@@ -207,10 +205,8 @@ class PortingClient(ServiceClient):
         An interrupted download (a `*.part` file) continues where it stopped, also in a later call.
 
         Args:
-            job_id: the id of the job.
-            goal_id: the id of the goal.
-            directory: where the files belong.
-            only: the names of the files to download; None for all.
+            directory: The directory for the files.
+            only: Names of the files to download; None for all.
 
         Raises:
             MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file does not
@@ -228,12 +224,10 @@ class PortingClient(ServiceClient):
         Blocks that are there already stay; those that are damaged are downloaded again.
 
         Args:
-            job_id: the id of the job.
-            goal_id: the id of the goal.
-            directory: where the files belong.
+            directory: The directory for the files.
 
         Raises:
-            MistifyError: as `fetch`.
+            MistifyError: As for `fetch`.
         """
         goal = self.goal_with_package(job_id, goal_id)
         names = {file.name for file in goal.files}

@@ -59,7 +59,7 @@ def retried(operation: Callable[[], Answer], backoff: Backoff) -> Answer:
     """Return the answer of an operation, tried again whenever the connection fails.
 
     Raises:
-        MistifyError: any failure but one of the connection, or one too many of those.
+        MistifyError: Any failure but one of the connection, or one too many of those.
     """
     return backoff.retrying()(operation)
 
@@ -73,13 +73,13 @@ def resumed(
     """Yield the messages of a stream that is opened again, where it broke, whenever the connection fails.
 
     Args:
-        open_stream: opens the stream at a position.
-        position: where it starts.
-        advance: returns the position after a message.
-        backoff: how long to wait after how many failures in a row.
+        open_stream: Opens the stream at a position.
+        position: The position of the first message.
+        advance: Returns the position after a message.
+        backoff: The delays between attempts.
 
     Raises:
-        MistifyError: any failure but one of the connection, or one too many of those.
+        MistifyError: Any failure but one of the connection, or one too many of those.
     """
     for attempt in backoff.retrying():
         with attempt:

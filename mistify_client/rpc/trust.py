@@ -40,7 +40,7 @@ def speaks_tls(address: str) -> bool:
     """Check whether who listens at `host:port` answers in TLS; whoever it is.
 
     Args:
-        address: Without `tls://`.
+        address: `host:port` without `tls://`.
     """
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

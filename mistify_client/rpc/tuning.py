@@ -30,12 +30,12 @@ def describe(
     """Return the description of weights that are to be published.
 
     Args:
-        package: the package whose weights were tuned.
-        weights: the bytes that `mistify.package.weights.write_weights` returns.
-        version: higher than that of every earlier publication of the device.
-        loss: the cross entropy on the data of the device, or on the data it trains on in their place.
-        accuracy: the share of these examples that are classified correctly.
-        hints: the device's summary of its data.
+        package: The package whose weights were tuned.
+        weights: The bytes that `mistify.package.weights.write_weights` returns.
+        version: Higher than that of every earlier publication of the device.
+        loss: The cross entropy on the data of the device, or on the data it trains on in their place.
+        accuracy: The share of these examples that are classified correctly.
+        hints: The device's summary of its data.
     """
     return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
 
@@ -68,9 +68,9 @@ class TuningClient(ServiceClient):
         """Publish a tuned model; it replaces the member's earlier one.
 
         Args:
-            key: identifies the member.
-            publication: the description of the model, from `describe`.
-            weights: the bytes that `mistify.package.weights.write_weights` returns.
+            key: Identifies the member.
+            publication: The description of the model, from `describe`.
+            weights: The bytes that `mistify.package.weights.write_weights` returns.
 
         Raises:
             MistifyError: INVALID_PUBLICATION with all problems; CONFLICT if the version is stale;
@@ -90,9 +90,9 @@ class TuningClient(ServiceClient):
         They come from other members: they have to pass `mistify.package.weights.read_weights`.
 
         Args:
-            key: identifies a member that has published.
-            count: the largest number of peers.
-            directory: where weights are kept. Bytes that are already there are not sent again.
+            key: Identifies a member that has published.
+            count: The largest number of peers.
+            directory: The directory for weights. Bytes that are already there are not sent again.
 
         Raises:
             MistifyError: NOT_FOUND if the caller is no member or has not published; CORRUPT_PACKAGE if

@@ -20,9 +20,9 @@ def prepared_input(manifest: Manifest, image: Array, name: str | None = None) ->
     """Return an image as an input of a package.
 
     Args:
-        manifest: Of the package.
-        image: As `prepared_image` takes it.
-        name: Of the input; None for the only one that is declared to be made of an image.
+        manifest: The manifest of the package.
+        image: An image for `prepared_image`.
+        name: Name of the input; None for the only one that is declared to be made of an image.
 
     Raises:
         MistifyError: NOT_FOUND, the manifest does not declare how; INVALID_DATASET, it is no such image.
@@ -54,7 +54,7 @@ def prepared_image(image: Array, preparation: ImagePreparation, info: TensorInfo
 
     Args:
         image: RGB, uint8 [height, width, 3]; for a grey input also [height, width] or [height, width, 1].
-        preparation: Of the input, from a manifest.
+        preparation: The preparation of the input, from a manifest.
         info: The input.
 
     Returns:

@@ -29,10 +29,10 @@ def bind(
     An integer input takes integers of its own dtype as they are; anything else is a value, and quantized.
 
     Args:
-        inputs: those of the network, in order; -1 in a shape is any size, at least 1.
-        positional: the first arrays, in the order of the inputs; or one mapping with all arrays by name.
-        named: the other arrays, by name.
-        finite: whether infinity and NaN are refused, for which all values are looked at.
+        inputs: The network's inputs in order; -1 in a shape is any size, at least 1.
+        positional: The first arrays, in the order of the inputs; or one mapping with all arrays by name.
+        named: The other arrays, by name.
+        finite: Refuse infinity and NaN, for which all values are looked at.
 
     Returns:
         Name -> array of the input's shape and dtype.
@@ -59,12 +59,12 @@ def checked(
     """Check the array of each input and return it as it is, for callers with too many examples for a copy.
 
     Args:
-        inputs: those of the network, in order.
-        positional: the first arrays, in the order of the inputs.
-        named: the other arrays, by name.
+        inputs: The network's inputs in order.
+        positional: The first arrays, in the order of the inputs.
+        named: The other arrays, by name.
 
     Raises:
-        MistifyError: as `bind`.
+        MistifyError: As for `bind`.
     """
     given, problems = _by_name(inputs, positional, named)
     arrays: dict[str, Array] = {}

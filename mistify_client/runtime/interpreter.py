@@ -26,20 +26,19 @@ class Network:
     Its file is read once: it may be removed or replaced while the network is in use.
 
     Attributes:
-        manifest: of the package.
-        threads: how many LiteRT runs it with.
+        manifest: The manifest of the package.
+        threads: Number of threads of LiteRT.
     """
 
     def __init__(self, manifest: Manifest, content: bytes, threads: int) -> None:
         """Open a network.
 
         Args:
-            manifest: of the package.
-            content: of the network, for any batch.
-            threads: how many LiteRT runs it with.
+            content: Content of the network's file, for any batch.
+            threads: Number of threads of LiteRT.
 
         Raises:
-            ValueError: the content is no network, or its inputs and outputs are not those of the manifest.
+            ValueError: The content is no network, or its inputs and outputs are not those of the manifest.
         """
         self.manifest = manifest
         self.threads = threads
@@ -59,14 +58,14 @@ class Network:
         """Run an inference.
 
         Args:
-            inputs: name -> array [batch, ...] in the dtype of the network.
-            branch: the branch that runs; ignored where the network has none.
+            inputs: Input name -> array [batch, ...] in the dtype of the network.
+            branch: Number of the branch to run; ignored where the network has none.
 
         Returns:
-            Name of the output -> array [batch, ...].
+            Output name -> array [batch, ...].
 
         Raises:
-            RuntimeError: there is no memory for so many examples, or the network refuses their values.
+            RuntimeError: There is no memory for so many examples, or the network refuses their values.
         """
         outputs, _ = self.prepared(inputs)(inputs, branch)
         return outputs
@@ -81,7 +80,7 @@ class Network:
         A branch allocates it when it runs.
 
         Raises:
-            RuntimeError: there is not enough.
+            RuntimeError: There is not enough memory.
         """
         shapes = {name: array.shape for name, array in inputs.items()}
         if not self._branches:
@@ -93,7 +92,7 @@ class Network:
         """Run every branch once, on zeros, so that a first inference takes no longer than others.
 
         Args:
-            shapes: of the inputs; single examples if not given.
+            shapes: Shapes of the inputs; single examples if not given.
         """
         inputs = zeros(self.manifest.inputs, shapes)
         for branch in range(len(self.manifest.branches) or 1):
@@ -110,9 +109,8 @@ def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
     """Open the network of a package that has been verified, ready for single examples.
 
     Args:
-        directory: of the package.
-        manifest: of the package.
-        threads: how many LiteRT runs the network with.
+        directory: The package.
+        threads: Number of threads of LiteRT.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest describes.
@@ -131,8 +129,8 @@ def zeros(inputs: Sequence[TensorInfo], shapes: Shapes | None = None) -> dict[st
     """Return an array of zeros for each input, by name.
 
     Args:
-        inputs: of a network.
-        shapes: of the arrays; those of a single example if not given.
+        inputs: The inputs of a network.
+        shapes: Shapes of the arrays; those of a single example if not given.
     """
     if shapes is None:
         shapes = tuple(tuple(max(size, 1) for size in info.shape) for info in inputs)

@@ -25,8 +25,8 @@ class Runnable(Protocol):
     """What runs the options of a package, for one thread at a time.
 
     Attributes:
-        manifest: of the package.
-        threads: how many LiteRT runs them with.
+        manifest: The manifest of the package.
+        threads: Number of threads of LiteRT.
     """
 
     manifest: Manifest
@@ -46,7 +46,7 @@ class Runnable(Protocol):
         """Run what is in memory once, so that a first inference takes no longer than others.
 
         Args:
-            shapes: of the inputs; single examples if not given.
+            shapes: Shapes of the inputs; single examples if not given.
         """
 
 
@@ -54,11 +54,11 @@ class LoadedPackage:
     """A package that is loaded. Several threads may call it; one at a time runs.
 
     Attributes:
-        manifest: of the package.
-        network: runs its options.
-        options: of the package.
-        recorder: records its inferences.
-        generation: of its version (`Switchboard.generation`).
+        manifest: The manifest of the package.
+        network: Runs the options.
+        options: The options of the package.
+        recorder: Records the inferences.
+        generation: The generation of the version (`Switchboard.generation`).
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class LoadedPackage:
         """Run the option that the switchboard names; while that is being loaded, the one before.
 
         Args:
-            arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
-            named: the other inputs [batch, ...], by name.
-            switchboard: of the package.
-            finite: whether inputs that are not finite are refused.
+            arrays: The first inputs [batch, ...], in their order; or a dict of all inputs by name.
+            named: The other inputs [batch, ...], by name.
+            switchboard: The switchboard of the package.
+            finite: Refuse inputs that are not finite.
 
         Returns:
             The outputs [batch, ...] by name.
@@ -142,10 +142,10 @@ def recorded(network: Runnable, options: PackageOptions, state: Path, generation
     """Return a loaded package; a monitor can read its statistics if the state directory is writable.
 
     Args:
-        network: runs the options of the package.
-        options: of the package.
-        state: the state directory of the package.
-        generation: of the version (`Switchboard.generation`).
+        network: Runs the options of the package.
+        options: The options of the package.
+        state: The state directory of the package.
+        generation: The generation of the version (`Switchboard.generation`).
     """
     count = len(options.options)
     try:

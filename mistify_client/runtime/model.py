@@ -47,12 +47,12 @@ class PortedModel:
     `RETRY_SECONDS`.
 
     Args:
-        package: the directory of the package that was shipped.
-        switchboard: of the package.
-        loaded: the version that runs at first.
-        threads: how many threads LiteRT uses; None for as many as each version was measured with.
-        check: whether inputs with infinity or NaN are refused.
-        clock: in seconds.
+        package: The directory of the package that was shipped.
+        switchboard: The switchboard of the package.
+        loaded: The version that runs at first.
+        threads: Number of threads of LiteRT; None for the number that each version was measured with.
+        check: Refuse inputs with infinity or NaN.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class PortedModel:
 
         Args:
             image: RGB, uint8 [height, width, 3].
-            name: Of the input; may be left out where only one takes images.
+            name: Name of the input; may be left out where only one takes images.
 
         Returns:
-            [1, ...], which the model takes as it is.
+            An array [1, ...] that the model takes unchanged.
 
         Raises:
             MistifyError: NOT_FOUND, the package does not declare how; INVALID_DATASET, it is no such image.
@@ -174,11 +174,11 @@ class PortedModel:
         """Run the network.
 
         Args:
-            arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
-            named: the other inputs [batch, ...], by name.
+            arrays: The first inputs [batch, ...], in their order; or a dict of all inputs by name.
+            named: The other inputs [batch, ...], by name.
 
         Returns:
-            The output [batch, ...]; of several outputs a dict by name.
+            The output [batch, ...]; for several outputs a dict by name.
 
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit; or there is no memory for so
@@ -255,16 +255,16 @@ def load(
     are fetched by `mistify adapt` alone.
 
     Args:
-        package: the package's directory.
+        package: The package's directory.
         server: `host:port` of the server, instead of `package`.
-        job: the job's id there.
-        goal: the goal's id in the job.
-        token: the server's access token.
-        cache: where downloads are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
-        threads: how many threads LiteRT uses; if not given, as many as the package was measured with, which
+        job: The job's id on the server.
+        goal: The goal's id in the job.
+        token: The server's access token.
+        cache: The directory for downloads; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
+        threads: Number of threads of LiteRT; by default the number that the package was measured with, which
             its latencies are for.
-        check: whether each call refuses inputs with infinity or NaN, of which LiteRT may make ordinary
-            outputs. It takes a pass over the inputs.
+        check: Refuse inputs with infinity or NaN, from which LiteRT may make ordinary outputs. It takes a
+            pass over the inputs.
 
     Raises:
         MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
@@ -286,14 +286,14 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     """Return the directory of a package, fetched or repaired if need be and the server can be reached.
 
     Args:
-        directory: Where it is, or will be.
-        server: Its address.
+        directory: The present or future directory of the package.
+        server: The server's address.
         job: The job of the package on this server.
-        goal: Its goal.
+        goal: The package's goal in the job.
         token: An access token for the server.
 
     Raises:
-        MistifyError: It can neither be used nor fetched.
+        MistifyError: The package can neither be used nor fetched.
     """
     try:
         verify(directory)

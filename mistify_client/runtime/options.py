@@ -27,16 +27,16 @@ class Option:
     """A network that a package can run, and how: a branch of its network, or a subnet of its blocks.
 
     Attributes:
-        name: for people, such as "branch 2".
-        latency_ms: milliseconds of one inference at batch size 1 on an otherwise idle device, the median.
-        accuracy: value of `metric`, on the data that networks are chosen by.
-        metric: what the accuracy is.
-        p95_ms: the latency that one inference in twenty exceeds; None if not known.
-        memory_bytes: bytes by the cost model, of a subnet those of its blocks alone; None if not known.
-        size_bytes: bytes on disk, of a branch by the cost model; None if not known.
-        achieved: axis -> cost as the manifest has it, such as the energy that a plugin counts; empty for a
-            subnet.
-        blocks: those that run, and how; None for a branch, which LiteRT's `Interpreter` runs.
+        name: A name for people, such as "branch 2".
+        latency_ms: Milliseconds of one inference at batch size 1 on an otherwise idle device, the median.
+        accuracy: Value of `metric`, on the data that networks are chosen by.
+        metric: The metric of the accuracy.
+        p95_ms: The latency that one inference in twenty exceeds; None if not known.
+        memory_bytes: Bytes by the cost model; for a subnet, those of its blocks alone; None if unknown.
+        size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
+        achieved: Axis -> cost from the manifest, such as the energy counted by a plug-in; empty for a subnet.
+        blocks: The blocks of a subnet with their execution; None for a branch, which LiteRT's `Interpreter`
+            runs.
     """
 
     name: str
@@ -65,11 +65,11 @@ class PackageOptions:
     """The options of one version of a package.
 
     Attributes:
-        options: in the order of their numbers, by which the switchboard, statistics and policies name them.
-        default: the number of the one that runs until another one is chosen.
-        threads: the number of threads that latencies are for.
-        hardware: the profile that latencies are for, or `THIS_DEVICE`.
-        pool: that the options are the subnets of; None if they are branches.
+        options: In the order of their numbers, by which the switchboard, statistics and policies name them.
+        default: Number of the option that runs until another one is chosen.
+        threads: Number of threads that latencies are for.
+        hardware: The profile that latencies are for, or `THIS_DEVICE`.
+        pool: The pool whose subnets are the options; None if they are branches.
     """
 
     options: tuple[Option, ...]
@@ -106,9 +106,9 @@ def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptio
     package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
 
     Args:
-        directory: of the version of the package.
-        manifest: of that version.
-        state: the state directory of the package.
+        directory: The package's version.
+        manifest: The manifest of this version.
+        state: The state directory of the package.
     """
     if manifest.tuned_from:
         return _branches(manifest)

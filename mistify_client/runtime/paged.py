@@ -31,8 +31,8 @@ class PagedSubnets:
     loading fails, which is tried again after `RETRY_SECONDS`.
 
     Attributes:
-        manifest: of the package.
-        threads: how many LiteRT runs them with.
+        manifest: The manifest of the package.
+        threads: Number of threads of LiteRT.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class PagedSubnets:
         """Run the subnet that is in memory once, on zeros, so that a first inference takes no longer.
 
         Args:
-            shapes: of the inputs; single examples if not given.
+            shapes: Shapes of the inputs; single examples if not given.
 
         Raises:
-            ValueError: its inputs or outputs are not those of the manifest.
+            ValueError: Its inputs or outputs are not those of the manifest.
         """
         outputs, _ = self._network(zeros(self.manifest.inputs, shapes))
         if missing := {info.name for info in self.manifest.outputs} - outputs.keys():
@@ -115,11 +115,11 @@ def open_subnets(
     Where that cannot be loaded, the default one is, and the first inference tries again.
 
     Args:
-        directory: of the version of the package.
-        manifest: of that version.
-        options: of that version; all of them subnets.
-        wanted: the number of the one that runs.
-        threads: how many LiteRT runs them with.
+        directory: The package's version.
+        manifest: The manifest of this version.
+        options: The options of this version; all of them subnets.
+        wanted: Number of the option to load first.
+        threads: Number of threads of LiteRT.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file that cannot be used.

@@ -52,11 +52,11 @@ class Statistics:
     """Figures on the last inferences.
 
     Attributes:
-        inferences: how many the figures are of.
-        p50_ms: the median of their latencies; None where there were none.
-        p95_ms: the latency that one in twenty exceeds.
-        counts: how many inferences each option has run since the model was loaded.
-        branch: the option that ran last; None where there were no inferences.
+        inferences: Number of inferences behind the figures.
+        p50_ms: Median latency; None where there were no inferences.
+        p95_ms: The latency that one inference in twenty exceeds.
+        counts: Number of inferences of each option since the model was loaded.
+        branch: Number of the option that ran last; None where there were no inferences.
     """
 
     inferences: int
@@ -71,11 +71,11 @@ class Observed:
     """The records of a loaded model.
 
     Attributes:
-        pid: of its process.
-        generation: of the version that it runs (`Switchboard.generation`).
-        threads: how many LiteRT runs it with.
-        counts: how many inferences each option has run; one figure where there is a single network.
-        inferences: the last ones, the oldest first, as `INFERENCE`.
+        pid: The id of its process.
+        generation: The generation of the version that it runs (`Switchboard.generation`).
+        threads: Number of threads of LiteRT.
+        counts: Number of inferences of each option; one figure where there is a single network.
+        inferences: The last inferences, the oldest first, as `INFERENCE`.
     """
 
     pid: int
@@ -99,10 +99,10 @@ class Recorder:
     A recorder that is made without `open` is for this process alone.
 
     Args:
-        options: how many there are.
-        generation: of the version that runs.
-        threads: how many LiteRT runs it with.
-        memory: of `recorder_bytes`.
+        options: Number of options.
+        generation: The generation of the version that runs.
+        threads: Number of threads of LiteRT.
+        memory: A buffer of `recorder_bytes`.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class Recorder:
         """Return a recorder that other processes can read as long as it exists.
 
         Args:
-            state: the state directory of the package.
-            options: how many there are.
-            generation: of the version that runs.
-            threads: how many LiteRT runs it with.
+            state: The state directory of the package.
+            options: Number of options.
+            generation: The generation of the version that runs.
+            threads: Number of threads of LiteRT.
 
         Raises:
-            OSError: its file cannot be made.
+            OSError: The recorder's file cannot be made.
         """
         runtimes = state / _RUNTIMES
         runtimes.mkdir(parents=True, exist_ok=True)
@@ -152,12 +152,12 @@ class Recorder:
         """Record an inference.
 
         Args:
-            ended: in seconds of `time.monotonic`.
-            latency_ms: of the network.
-            computing_ms: for which the thread had the processor meanwhile.
-            before_ms: from the call until the network ran: checking inputs, waiting for other calls.
-            option: the number of the one that ran; 0 where the package has a single network.
-            batch: how many examples it had.
+            ended: Seconds of `time.monotonic`.
+            latency_ms: Latency of the network.
+            computing_ms: Processor time of the thread meanwhile.
+            before_ms: Time from the call until the network ran: checking inputs, waiting for other calls.
+            option: Number of the option that ran; 0 where the package has a single network.
+            batch: Number of examples.
         """
         counts = self._counts
         total = counts[0]
@@ -180,7 +180,7 @@ def observed(state: Path) -> list[Observed]:
     """Return the records of every model that is loaded on this device from a package.
 
     Args:
-        state: the state directory of the package.
+        state: The state directory of the package.
     """
     runtimes = state / _RUNTIMES
     return list(_living(runtimes)) if runtimes.is_dir() else []
@@ -217,7 +217,7 @@ def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
     """Return the records in a recorder's memory, also while it goes on recording.
 
     Raises:
-        ValueError: the memory is no recorder's.
+        ValueError: The memory is no recorder's.
     """
     if memory[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"no recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")

@@ -45,7 +45,7 @@ class Switchboard:
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, what is in its place is no file, or not for this process.
-            OSError: it cannot be written, for example on a full disk.
+            OSError: The file cannot be written, for example on a full disk.
         """
         with damage_reported(state):
             state.mkdir(parents=True, exist_ok=True)

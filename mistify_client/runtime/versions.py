@@ -69,17 +69,17 @@ def install(
     Whatever fails, and whenever the process ends, a complete version is current: the old or the new one.
 
     Args:
-        package: the directory of the package that was shipped.
-        new: the directory of a package with the same inputs and outputs, which is copied.
-        expected: the version that has to be current, as for `check_current`; None for any.
+        package: The directory of the package that was shipped.
+        new: The directory of a package with the same inputs and outputs, which is copied.
+        expected: The version that has to be current, as for `check_current`; None for any.
 
     Returns:
         The directory of the new version.
 
     Raises:
-        MistifyError: as `verify`, of either package; INVALID_MODEL, the new one has
-            other inputs or outputs; CORRUPT_PACKAGE, the state of the package is damaged; as `check_current`.
-        OSError: the copy cannot be written, for example on a full disk.
+        MistifyError: As for `verify`, of either package; INVALID_MODEL, the new one has other inputs or
+            outputs; CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
+        OSError: The copy cannot be written, for example on a full disk.
     """
     package, new = Path(package), Path(new)
     shipped = Manifest.load(package)
@@ -106,8 +106,8 @@ def copy_package(package: Path, directory: Path) -> None:
     """Copy the files of a package that are there: blocks may be absent, of others `verify` tells.
 
     Args:
-        package: its directory.
-        directory: which is to have the copies.
+        package: The package's directory.
+        directory: The directory for the copies.
     """
     for name in (*Manifest.load(package).files, MANIFEST, ORIGIN):
         if (package / name).exists():
@@ -122,16 +122,16 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
     these. Who reads the pool before it is announced announces it (`consistently`).
 
     Args:
-        package: the directory of the package that was shipped.
-        pool: of the version that is expected.
-        expected: as for `install`.
+        package: The directory of the package that was shipped.
+        pool: The pool of the version that is expected.
+        expected: The version that has to be current, as for `check_current`.
 
     Returns:
         The pool as it was written, with its generation.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the state of the package is damaged; as `check_current`.
-        OSError: the pool cannot be written; the one before stays.
+        MistifyError: CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
+        OSError: The pool cannot be written; the one before stays.
     """
     state = state_directory(package)
     with damage_reported(state), locked(state):
@@ -149,13 +149,13 @@ def consistently(
     """Read what is current so that version, pool and option belong together.
 
     Args:
-        package: the directory of the package that was shipped.
-        switchboard: of the package.
-        read: gets the directory of the current version and its generation; called again if another version or
-            pool became current meanwhile.
+        package: The directory of the package that was shipped.
+        switchboard: The switchboard of the package.
+        read: Called with the directory of the current version and its generation; called again if another
+            version or pool became current meanwhile.
 
     Returns:
-        What was read, and its generation.
+        The result of `read`, and its generation.
     """
     while True:
         generation = switchboard.generation
@@ -263,9 +263,9 @@ def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> 
     """Check that a package has the inputs and outputs of the shipped one.
 
     Args:
-        shipped: the manifest of the package that was shipped.
-        new: the manifest of the package that is to take its place.
-        directory: of the new package.
+        shipped: The manifest of the package that was shipped.
+        new: The manifest of the package that replaces it.
+        directory: The directory of the new package.
 
     Raises:
         MistifyError: INVALID_MODEL, it has others.

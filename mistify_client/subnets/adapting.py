@@ -46,10 +46,10 @@ class AdaptationResult:
     Attributes:
         chosen: The subnet that runs next.
         original: The original network.
-        pool: The best ones for all budgets.
-        scored: How many subnets were scored.
-        runs: How many blocks ran on a batch to score them.
-        saved: How many did not have to.
+        pool: The best subnets for all budgets.
+        scored: Number of subnets scored.
+        runs: Number of times that a block ran on a batch to score them.
+        saved: Number of such runs that were saved.
     """
 
     chosen: PoolEntry
@@ -82,20 +82,21 @@ def adapt(
 
     Args:
         package: The directory of the package that was shipped, or of a block store.
-        data: As `read_arrays` takes it. Without labels, the answers of the original network are right.
-        latency: In milliseconds, or as a multiple of the original network's.
-        strategy: Of the search.
-        threads: The number of threads of LiteRT; None for those the package was measured with.
-        seconds: The time of measuring each block.
-        token_file: With the server's access token; None for that which the package was fetched with.
-        on_progress: Called with a line on what comes next.
+        data: A file for `read_arrays`. Without labels, the answers of the original network are right.
+        latency: Milliseconds, or a multiple of the original network's latency.
+        strategy: The search strategy.
+        threads: Number of threads of LiteRT; None for the number that the package was measured with.
+        seconds: Time of measuring each block.
+        token_file: The file with the server's access token; None for the one that the package was fetched
+            with.
+        on_progress: Called with a line before each step.
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
             INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, was tuned,
-            or got another version meanwhile; CORRUPT_PACKAGE, a block, or the state, cannot be used; as
+            or got another version meanwhile; CORRUPT_PACKAGE, a block, or the state, cannot be used; as for
             `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
-        OSError: Something cannot be written.
+        OSError: A file cannot be written.
     """
     directory, state = current(package), state_directory(package)
     tables = state / TABLES
@@ -150,13 +151,13 @@ def _supplied(
     """Fetch the blocks that are needed and those that may be of use; measure them and the shipped network.
 
     Args:
-        directory: Of the package.
-        supply: Of the blocks.
-        latency: As of `adapt`.
+        directory: The package.
+        supply: The supply of its blocks.
+        latency: The limit given to `adapt`.
         measure: Returns the latencies of the blocks of a store.
 
     Raises:
-        MistifyError: As `adapt`.
+        MistifyError: As for `adapt`.
     """
 
     def measured() -> tuple[SubnetSpace, LatencyTable]:

@@ -32,10 +32,9 @@ def additive(space: SubnetSpace, table: LatencyTable, candidates: Candidates, bu
     """Score each variant alone, then subnets with the best sums, all along the latencies and near the budget.
 
     Args:
-        space: Of the subnets.
-        table: With their latencies.
-        candidates: Score them.
-        budget_ms: That the best one is to keep.
+        table: The latencies of the blocks.
+        candidates: Scores subnets.
+        budget_ms: The target for the latency of the best subnet.
     """
     alone = lost_alone(space, candidates)
     front = best_sums(space, table, alone)
@@ -67,9 +66,9 @@ def corrected(
     That is a ridge regression of what the sums are off by on which variants a subnet has.
 
     Args:
-        alone: What each variant loses alone.
+        alone: Loss that each variant adds by itself.
         whole: The original network.
-        scored: The subnets.
+        scored: The scored subnets.
     """
     replacing = [variant for variant in alone if variant not in whole.subnet]
     has = np.zeros((len(scored), len(replacing)))
@@ -88,10 +87,10 @@ class _Ways(NamedTuple):
     """Ways from a position to the outputs of which no other one is both faster and better, fastest first.
 
     Attributes:
-        latencies_ms: Ascending.
-        lost: The sums of what the variants lose alone, descending.
-        first: The variant that each begins with, by its number.
-        rest: How each goes on: the number of a way from where that variant ends.
+        latencies_ms: [ways], ascending.
+        lost: [ways], sums of the losses that variants add alone, descending.
+        first: [ways], number of the first variant.
+        rest: [ways], number of the way that goes on from the end of the first variant.
     """
 
     latencies_ms: npt.NDArray[np.float64]
@@ -105,7 +104,7 @@ class Front:
 
     Attributes:
         latencies_ms: [subnets], ascending.
-        lost: [subnets], the sums, descending.
+        lost: [subnets], sums of losses, descending.
     """
 
     def __init__(self, space: SubnetSpace, ways: dict[int, _Ways]) -> None:
@@ -129,9 +128,8 @@ def best_sums(space: SubnetSpace, table: LatencyTable, lost: dict[BlockVariant, 
     """Return the best subnets for all budgets, as far as losses add up.
 
     Args:
-        space: Of the subnets.
-        table: With their latencies.
-        lost: What each variant loses alone.
+        table: The latencies of the blocks.
+        lost: Loss that each variant adds by itself.
     """
     last = space.store.last
     nothing, none = np.zeros(1), np.zeros(1, np.int64)

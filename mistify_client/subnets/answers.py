@@ -24,7 +24,7 @@ class Answers(Protocol):
         """Return what a network gains and loses on a batch, for `score`.
 
         Args:
-            output: [batch, ...], its values.
+            output: [batch, ...].
             rows: The examples of the batch.
         """
         ...
@@ -44,9 +44,9 @@ class Classes:
         """Keep the classes.
 
         Args:
-            kind: Of the output's values.
+            kind: Encoding of the output's values.
             right: [examples, ...], classes; or probabilities of classes or of yes, [examples, ..., values],
-                the answers of another network. -1 where nobody knows one.
+                the answers of another network. -1 where nobody knows the class.
 
         Raises:
             MistifyError: INVALID_DATASET, no class is known.
@@ -92,7 +92,7 @@ class Figures:
 
         Args:
             right: [examples, ...].
-            absolute: Whether errors count as they are, and not their squares.
+            absolute: Count errors as they are, and not their squares.
         """
         self._right = right.astype(np.float64)
         self._cost = np.abs if absolute else np.square
@@ -118,12 +118,12 @@ def answers_of(kind: OutputEncoding, right: Array, metric: Metric = Metric.MEAN_
     """Return right answers for an output.
 
     Args:
-        kind: Of the output's values.
-        right: As `Classes` or `Figures` takes them.
-        metric: By which subnets are scored.
+        kind: Encoding of the output's values.
+        right: Right answers in the form that `Classes` or `Figures` takes.
+        metric: The metric that scores subnets.
 
     Raises:
-        MistifyError: As `Classes`.
+        MistifyError: As for `Classes`.
     """
     if kind is OutputEncoding.FIGURES:
         return Figures(right, absolute=metric is Metric.MAE)

@@ -103,8 +103,8 @@ def best_entries(
     accurate than another one that users see is no choice.
 
     Args:
-        candidates: In any order.
-        figure: Of a score, that entries have.
+        candidates: Candidates in any order.
+        figure: Returns the figure of a score that entries show.
         original: One of the candidates, which users see as well; None for none.
     """
     best: list[Candidate] = []

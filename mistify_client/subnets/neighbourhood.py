@@ -24,8 +24,8 @@ class NearbyMoves(AnywhereMoves):
     """Moves within a band of latencies around the budget.
 
     Attributes:
-        low_ms: The lower end of the band. It is wider than asked for where else no subnet is in it.
-        high_ms: The upper end.
+        low_ms: Lower end of the band, which is wider than asked for where no subnet would be in it otherwise.
+        high_ms: Upper end of the band.
     """
 
     def __init__(
@@ -39,11 +39,9 @@ class NearbyMoves(AnywhereMoves):
         """Find subnets in a band.
 
         Args:
-            space: Of the subnets.
-            table: With their latencies.
+            table: The latencies of the blocks.
             budget_ms: The middle of the band.
-            rng: Draws what is random.
-            band: Half its width, as a share of the budget.
+            band: Half the width of the band, as a share of the budget.
         """
         super().__init__(space, rng)
         self._table = table

@@ -17,9 +17,8 @@ class PrefixNode:
     """A node of a tree of subnets: blocks, and the nodes that go on from the feature behind them.
 
     Attributes:
-        blocks: From the feature of the parent.
-        subnet: The number of the subnet that ends here; None where others go on.
-        children: The nodes that go on from here.
+        blocks: The blocks from the feature of the parent on.
+        subnet: Number of the subnet that ends here; None where others go on.
     """
 
     blocks: tuple[BlockVariant, ...]
@@ -42,10 +41,10 @@ def tree_of(
     are kept take no more than the limit together.
 
     Args:
-        subnets: All different.
-        table: With the latencies of their blocks.
-        feature_bytes: By position, what the feature there takes.
-        limit_bytes: Of all features that are kept at a time.
+        subnets: Subnets without duplicates.
+        table: The latencies of their blocks.
+        feature_bytes: Position -> bytes of the feature there.
+        limit_bytes: Bytes of all features that are kept at a time.
     """
     sharing = _sharing(subnets)
     left = dict.fromkeys(subnets, limit_bytes)

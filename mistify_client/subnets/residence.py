@@ -15,7 +15,7 @@ class ResidentBlocks:
     1966). A block that runs is in memory, whatever it takes.
 
     Attributes:
-        loads: How many blocks were loaded.
+        loads: Number of blocks loaded.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class ResidentBlocks:
 
         Args:
             load: Loads a block.
-            size: What a block takes in memory, in bytes.
-            limit_bytes: What all of them take at most.
-            runs: The blocks of one round in the order in which they run; another round is the same.
+            size: Returns the bytes of memory that a block takes.
+            limit_bytes: Bytes of all blocks in memory.
+            runs: The blocks of one round in the order in which they run; further rounds are the same.
         """
         self.loads = 0
         self._load = load

@@ -32,9 +32,9 @@ class Outputs(NamedTuple):
     """The outputs of a subnet for a batch of the data.
 
     Attributes:
-        subnet: Its number.
-        rows: Those of the data that the batch has.
-        outputs: [batch, ...] by name, as the network writes them.
+        subnet: Number of the subnet.
+        rows: The rows of the data in this batch.
+        outputs: Output name -> [batch, ...], as the network writes them.
     """
 
     subnet: int
@@ -46,9 +46,9 @@ class GroupEvaluation:
     """Runs groups of subnets on the same data.
 
     Attributes:
-        runs: How many blocks ran on a batch.
-        saved: How many did not have to, as another subnet has the same blocks before.
-        loads: How many blocks were loaded.
+        runs: Number of times that a block ran on a batch.
+        saved: Number of such runs that were saved, as another subnet begins with the same blocks.
+        loads: Number of blocks loaded.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class GroupEvaluation:
         """Keep what is needed to run subnets.
 
         Args:
-            directory: Of the store.
-            store: Its manifest.
-            table: With the latencies of the blocks, which run as they were measured.
-            inputs: [examples, ...] by name.
-            batch: The examples that run at once.
-            feature_bytes: What kept features take at most; 0 to run each subnet by itself.
-            block_bytes: What loaded blocks take at most, unless the largest subnet of a group takes more.
+            directory: The block store's directory.
+            store: The manifest of the block store.
+            table: The latencies of the blocks, which run as they were measured.
+            inputs: Input name -> [examples, ...].
+            batch: Number of examples that run at once.
+            feature_bytes: Limit on the features that are kept; 0 to run each subnet by itself.
+            block_bytes: Limit on the blocks in memory, unless the largest subnet of a group takes more.
         """
         self.runs = self.saved = self.loads = 0
         self._directory = directory
@@ -87,10 +87,10 @@ class GroupEvaluation:
         """Yield what each subnet makes of each batch: all subnets of one batch, then all of the next.
 
         Args:
-            subnets: All different.
+            subnets: Subnets without duplicates.
 
         Raises:
-            MistifyError: As `LoadedBlock`.
+            MistifyError: As for `LoadedBlock`.
         """
         return_memory()  # of the blocks of the group before
         tree = tree_of(subnets, self._table, self._bytes_at, self._feature_bytes)
@@ -121,9 +121,9 @@ def _run(
     """Yield the outputs of each subnet behind a node, depth first; features go when they are done with.
 
     Args:
-        node: Of a tree.
-        tensors: From which it goes on.
-        blocks: In memory.
+        node: A node of a tree.
+        tensors: The inputs of the node's blocks.
+        blocks: The blocks in memory.
     """
     for variant in node.blocks:
         tensors = blocks.next(variant)(tensors)

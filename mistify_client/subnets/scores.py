@@ -24,8 +24,8 @@ class SubnetScorer:
     Of several outputs, the means count. See `Classes` and `Figures` for what an output's score is.
 
     Attributes:
-        metric: What `figure` is: `accuracy`; `agreement` with the original network without labels; of figures
-            alone, `mse` or `mae` where that is the package's metric; otherwise `mean_score`.
+        metric: The metric of `figure`: `accuracy`; `agreement` with the original network without labels; for
+            figures alone, `mse` or `mae` where that is the package's metric; otherwise `mean_score`.
     """
 
     def __init__(
@@ -40,14 +40,13 @@ class SubnetScorer:
 
         Args:
             evaluation: Runs subnets on the data.
-            store: Of the subnets.
             original: The subnet whose answers stand for labels where there are none.
-            targets: Right answers by output, as `Classes` or `Figures` takes them. Empty where there are no
-                labels.
-            metric: Of the package; None if it has none.
+            targets: Output -> right answers, in the form that `Classes` or `Figures` takes. Empty where there
+                are no labels.
+            metric: The package's metric; None if it has none.
 
         Raises:
-            MistifyError: As `LoadedBlock` and `Classes`.
+            MistifyError: As for `LoadedBlock` and `Classes`.
         """
         self._evaluation = evaluation
         self._infos = {info.name: info for info in store.outputs}
@@ -60,10 +59,10 @@ class SubnetScorer:
         """Return the score of each subnet.
 
         Args:
-            subnets: All different.
+            subnets: Subnets without duplicates.
 
         Raises:
-            MistifyError: As `LoadedBlock`.
+            MistifyError: As for `LoadedBlock`.
         """
         sums = [dict.fromkeys(self._answers, np.zeros(())) for _ in subnets]
         for number, rows, outputs in self._evaluation(subnets):

@@ -53,20 +53,18 @@ def search(
     """Score subnets of a store, more and more of them good ones within a budget.
 
     Args:
-        space: Of the subnets.
-        table: With their latencies.
-        scorer: Scores batches of them.
-        budget_ms: That the best one is to keep.
-        strategy: By which the subnets are chosen.
+        table: The latencies of the blocks.
+        scorer: Scores batches of subnets.
+        budget_ms: The target for the latency of the best subnet.
         nearby: Whether evolution and annealing stay near the budget.
-        band: How far, as a share of the budget.
-        population: The subnets that evolution and annealing score at once.
-        most: The subnets that they score at most.
-        seed: Of what is random.
+        band: The largest distance from the budget, as a share of it.
+        population: Number of subnets that evolution and annealing score at once.
+        most: The most subnets that evolution and annealing score.
+        seed: Seed for everything random.
 
     Returns:
-        All subnets that were scored, in order: the original and the fastest one, the package's own, then what
-        was found.
+        All subnets that were scored, in order: the original and the fastest one, the package's own, then
+        those that were found.
     """
     candidates = Candidates(table, scorer)
     candidates.scored([space.original, fastest(space, table), space.served or space.original])

@@ -17,10 +17,10 @@ class SubnetSpace:
     """All subnets of a store.
 
     Attributes:
-        store: Whose variants they are made of.
-        variants: Those that are in a subnet, in the order of the store.
-        original: The subnet that is the original network.
-        served: That which the package's own network was made of; None where this has other blocks.
+        store: The store with the variants.
+        variants: Variants that are in a subnet, in the order of the store.
+        original: The original network.
+        served: The subnet that made the package's own network; None where that has other blocks.
     """
 
     def __init__(self, store: BlockStore) -> None:

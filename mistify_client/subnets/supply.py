@@ -35,11 +35,12 @@ class BlockSupply:
     """The blocks of a package, some of which may have yet to be fetched.
 
     Args:
-        directory: Of the version of the package that is current.
+        directory: The current version of the package.
         state: The state directory of the package.
-        whole: Its block store.
-        token_file: With the server's access token; None for that which the package was fetched with.
-        on_progress: Called with a line on what is fetched.
+        whole: The package's block store.
+        token_file: The file with the server's access token; None for the one that the package was fetched
+            with.
+        on_progress: Called with a line on each fetch.
 
     Attributes:
         whole: The block store, with all blocks, fetched or not.
@@ -69,8 +70,8 @@ class BlockSupply:
         """Fetch blocks that are not here yet, or damaged; a fetch that is broken off goes on the next time.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, it is not known where from; as `PortingClient.fetch`.
-            OSError: They cannot be written.
+            MistifyError: CORRUPT_PACKAGE, the origin is unknown; as for `PortingClient.fetch`.
+            OSError: The blocks cannot be written.
         """
         missing = {variant.file: variant.content.size for variant in variants if not self._is_here(variant)}
         if not missing:
@@ -110,7 +111,7 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
 
     Args:
         space: All subnets.
-        table: Has the latencies of the original blocks.
+        table: The latencies of the original blocks.
         budget_ms: The latency.
     """
     known = {variant: variant.estimate for variant in space.variants if variant.estimate is not None}

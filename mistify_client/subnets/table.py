@@ -33,12 +33,12 @@ class LatencyTable(Record):
     """The latencies of blocks at batch 1, and what they were measured with.
 
     Attributes:
-        format_version: Of this file.
-        machine: That they were measured on.
-        runtime: What ran them, with its version.
-        execution: By which they ran.
-        threads: The number of threads of LiteRT.
-        latencies_ms: By the digest of the block's file.
+        format_version: The version of this file's format.
+        machine: The machine of the measurements.
+        runtime: Name and version of the runtime of the measurements.
+        execution: The execution of the measurements.
+        threads: Number of threads of LiteRT.
+        latencies_ms: Digest of the block's file -> milliseconds.
     """
 
     format_version: Literal[1] = 1
@@ -79,16 +79,15 @@ def latency_table(
     slower now that are measured with them. The table is written once it is complete.
 
     Args:
-        directory: Of the store.
-        store: Its manifest.
+        directory: The block store's directory.
+        store: The manifest of the block store.
         state: The directory of the table.
-        threads: The number of threads of LiteRT.
-        execution: By which the blocks run.
-        seconds: The time for each block that is missing, unless running it once takes longer.
+        threads: Number of threads of LiteRT.
+        seconds: Time for each block that is missing, unless a single run takes longer.
         on_progress: Called with a line when there is something to measure.
 
     Raises:
-        MistifyError: As `LoadedBlock`.
+        MistifyError: As for `LoadedBlock`.
         OSError: The table cannot be written.
     """
     file = state / f"latency-{execution}-{threads}.json"

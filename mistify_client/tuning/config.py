@@ -27,15 +27,15 @@ class TuningFile(Settings):
     """The group that a device tunes with, and the settings of the training.
 
     Attributes:
-        group: the name of the group on the server.
-        peers: the most peers to learn from.
-        hints: facts about the data, as the group compares them; `labels = "counted"` stands for the
-            share of each class among the examples.
-        privacy: the noise on the data that the published model is trained on; without it there is none.
-        learning_rate: the learning rate at first.
-        patience: passes through the data without gain after which the learning rate is lowered, or the
+        group: The name of the group on the server.
+        peers: The most peers to learn from.
+        hints: Facts about the data, as the group compares them; `labels = "counted"` stands for the share of
+            each class among the examples.
+        privacy: The noise on the data that the published model is trained on; without it there is none.
+        learning_rate: The learning rate at first.
+        patience: Passes through the data without gain after which the learning rate is lowered, or the
             training ends.
-        rehearsal: the weight of what the network knew before, so that it forgets less; 0 for nothing.
+        rehearsal: The weight of what the network knew before, so that it forgets less; 0 for nothing.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])
@@ -82,10 +82,8 @@ def hints_of(raw: Mapping[str, Any], examples: Examples, manifest: Manifest, tra
     """Return the hints of a settings file, with the labels counted if it asks for that.
 
     Args:
-        raw: the table `hints` of the file.
-        examples: to count the labels of.
-        manifest: of the package.
-        training: of the package.
+        raw: The table `hints` of the file.
+        examples: Examples with the labels to count.
 
     Raises:
         MistifyError: INVALID_PUBLICATION, with every problem.

@@ -29,7 +29,7 @@ class Split:
     """Examples, split into a training and a validation part.
 
     Attributes:
-        examples: all of them.
+        examples: All of them.
         training: [count], rows of the examples to train on.
         validation: [count], rows of the held-out ones, which decide when to stop.
     """
@@ -48,9 +48,9 @@ def split(examples: Examples, share: float, batch_size: int) -> Split:
     """Hold out a share of the examples, at most `MOST_HELD_OUT`, always the same ones.
 
     Args:
-        examples: all of them.
-        share: of the examples to hold out, from 0 to 1.
-        batch_size: of a training step.
+        examples: All of them.
+        share: Share of the examples to hold out, from 0 to 1.
+        batch_size: Number of examples of a training step.
 
     Raises:
         MistifyError: INVALID_DATASET, fewer examples are left than a step takes.
@@ -67,15 +67,13 @@ def read_examples(path: Path, manifest: Manifest, training: Training) -> Example
     """Read labelled examples for a package from an `.npz` file.
 
     Args:
-        path: as `read_arrays` takes it.
-        manifest: of the package.
-        training: of the package.
+        path: A file for `read_arrays`.
 
     Returns:
         Examples whose labels have the shapes that the training takes; those of yes or no are integers.
 
     Raises:
-        MistifyError: as `read_arrays`; also for labels of yes or no that are fractions.
+        MistifyError: As for `read_arrays`; also for labels of yes or no that are fractions.
     """
     kinds = training.kinds
     examples = with_whole_answers(read_arrays(path, manifest.inputs, manifest.outputs, kinds), kinds)

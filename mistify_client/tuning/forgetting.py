@@ -28,10 +28,10 @@ class Knowledge:
     """How well a network does on the examples to keep.
 
     Attributes:
-        score: on all of them.
-        examples: their number.
-        by_class: class -> the share that is right, where an only output tells classes.
-        has_answers: whether an output can be right or wrong; figures have no accuracy.
+        score: The score on all examples.
+        examples: Number of examples.
+        by_class: Class -> the share that is right, where an only output tells classes.
+        has_answers: Whether an output can be right or wrong; figures have no accuracy.
     """
 
     score: Score

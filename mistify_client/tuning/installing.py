@@ -19,11 +19,11 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
     """Install a package with tuned weights as the current version, unless that has changed meanwhile.
 
     Args:
-        package: the directory of the package that was shipped.
-        tuned: the directory of the version that was tuned.
-        weights: the tuned ones, by name.
-        score: on held-out examples.
-        examples: the number of held-out examples.
+        package: The directory of the package that was shipped.
+        tuned: The directory of the version that was tuned.
+        weights: Weight name -> tuned values.
+        score: The score on held-out examples.
+        examples: The number of held-out examples.
 
     Returns:
         The directory of the new version.

@@ -39,13 +39,13 @@ class TuningProgress:
     """The progress of a tuning.
 
     Attributes:
-        stage: the next step.
-        began: the score before any tuning.
-        state: the state of the network's training; its best weights are the best of all so far.
-        round: the number of the present round with peers, from 1; 0 before the first.
-        before: the best score before that round.
-        noisy: the state of the training on noisy data; None where there is none.
-        teachers: the peers that teach in that round, by `PeerOutputs.key`.
+        stage: The next step.
+        began: The score before any tuning.
+        state: The state of the network's training; its best weights are the best of all so far.
+        round: The number of the present round with peers, from 1; 0 before the first.
+        before: The best score before that round.
+        noisy: The state of the training on noisy data; None where there is none.
+        teachers: The peers that teach in that round, by `PeerOutputs.key`.
     """
 
     stage: Stage
@@ -90,8 +90,7 @@ class ProgressFile:
     """The file that keeps the progress of a tuning.
 
     Args:
-        path: of the file.
-        fingerprint: of the package, data and settings; the progress of any other tuning is ignored.
+        fingerprint: Digest of the package, data and settings; the progress of any other tuning is ignored.
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
@@ -123,7 +122,7 @@ class ProgressFile:
         """Replace the progress in the file.
 
         Raises:
-            OSError: it cannot be written; the old one stays.
+            OSError: The file cannot be written; the old one stays.
         """
         states = {"own": progress.state, **({"noisy": progress.noisy} if progress.noisy else {})}
         tensors = {

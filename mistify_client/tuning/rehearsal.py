@@ -23,7 +23,7 @@ class Rehearsal:
 
     Attributes:
         predictions: [examples, ...] by output.
-        weight: of these as targets, beside the true ones.
+        weight: Weight of the predictions as targets, beside the true ones.
     """
 
     predictions: Mapping[str, Array]
@@ -33,8 +33,8 @@ class Rehearsal:
         """Return a teacher that also teaches what the network knew, and settings with its weight.
 
         Args:
-            teacher: made of peers; None to learn from nobody else.
-            settings: of the training, with the weight of that teacher.
+            teacher: A teacher made of peers; None to learn from nobody else.
+            settings: Settings of the training, with the weight of that teacher.
         """
         others = 0.0 if teacher is None else settings.kd_weight
         total = others + self.weight
@@ -61,9 +61,9 @@ def rehearsal_of(trainer: PackageTrainer, examples: Examples, settings: Training
     """Return the rehearsal of a network as it stands; None where there is nothing to rehearse.
 
     Args:
-        trainer: of the network.
-        examples: those of the tuning.
-        settings: of the training.
+        trainer: Runs the network.
+        examples: The examples of the tuning.
+        settings: Settings of the training.
     """
     weight = settings.rehearsal * _worth_keeping(trainer.manifest)
     if not weight:

@@ -26,14 +26,14 @@ class Privacy(Settings):
     """The settings of the noise on training data; docs/privacy.md describes what it protects.
 
     Attributes:
-        lower: bound of values; lower ones are clipped.
-        upper: bound of values; higher ones are clipped.
-        unit: what the epsilons protect: "value" or "example".
-        epsilon: the epsilon of the inputs of one release.
-        label_epsilon: the epsilon of the labels of one release; without it they are not protected.
-        radius: the most L1 distance of an example from the middle of the bounds, for the unit "example".
-        budget: the most epsilon of all releases in the ledger together.
-        ledger: the file that records the spent epsilon; by default one beside the package.
+        lower: Bound of values; lower ones are clipped.
+        upper: Bound of values; higher ones are clipped.
+        unit: The unit that the epsilons protect: "value" or "example".
+        epsilon: The epsilon of the inputs of one release.
+        label_epsilon: The epsilon of the labels of one release; without it they are not protected.
+        radius: The most L1 distance of an example from the middle of the bounds, for the unit "example".
+        budget: The most epsilon of all releases in the ledger together.
+        ledger: The file that records the spent epsilon; by default one beside the package.
     """
 
     lower: Annotated[float, Field(description="a number, such as 0 for pixels", examples=[0])]
@@ -57,7 +57,7 @@ class Privacy(Settings):
         """Return the mechanism with these settings.
 
         Raises:
-            ValueError: the settings contradict each other or are out of range.
+            ValueError: The settings contradict each other or are out of range.
         """
         labels = None if self.label_epsilon is None else Fraction(str(self.label_epsilon))
         return Mechanism(self.lower, self.upper, self.unit, Fraction(str(self.epsilon)), labels, self.radius)
@@ -72,17 +72,17 @@ def noisy_examples(
     them from the file.
 
     Args:
-        examples: the true data, [examples, ...] each.
-        trainer: of the network that is trained on them.
-        privacy: settings of the noise.
-        directory: for noisy data and the ledger.
+        examples: The true data, [examples, ...] each.
+        trainer: Trains the network on the noisy data.
+        privacy: Settings of the noise.
+        directory: For noisy data and the ledger.
 
     Returns:
-        As many examples in the same shapes.
+        Noisy examples, as many and in the same shapes.
 
     Raises:
         MistifyError: PRIVACY_BUDGET, the ledger refuses; UNAVAILABLE, the data or the ledger cannot be
-            written; as `check_takes_noise`.
+            written; as for `check_takes_noise`.
     """
     check_takes_noise(examples, trainer)
     (name, inputs), (output, targets) = *examples.inputs.items(), *examples.targets.items()
@@ -110,8 +110,8 @@ def check_takes_noise(examples: Examples, trainer: PackageTrainer) -> None:
     """Check that a network can be trained on noisy data in place of these examples.
 
     Args:
-        examples: the true data, [examples, ...] each.
-        trainer: of the network.
+        examples: The true data, [examples, ...] each.
+        trainer: Describes the network.
 
     Raises:
         MistifyError: INVALID_CONFIG, it has more than one input or output, its input is not float32, or its

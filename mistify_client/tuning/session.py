@@ -42,14 +42,14 @@ class TuningOutcome:
     """The result of a tuning.
 
     Attributes:
-        began: the score before the tuning, on held-out examples.
-        ended: the score after it on the same examples, never worse in accuracy nor in loss.
-        rounds: the number of rounds with peers.
-        version: the directory of the new version; None where nothing was gained, and nothing installed.
-        notes: messages for the user, such as peers that were left out, or a server that was away.
-        traffic: bytes of all messages to and from the server.
-        knew: how well the network did before on the examples to keep; None where there are none.
-        knows: how well it does now.
+        began: The score before the tuning, on held-out examples.
+        ended: The score after it on the same examples, never worse in accuracy nor in loss.
+        rounds: The number of rounds with peers.
+        version: The directory of the new version; None where nothing was gained, and nothing installed.
+        notes: Messages for the user, such as peers that were left out, or a server that was away.
+        traffic: Bytes of all messages to and from the server.
+        knew: Knowledge before the tuning, on the examples to keep; None where there are none.
+        knows: Knowledge after the tuning, on the same examples.
     """
 
     began: Score
@@ -84,24 +84,24 @@ def tune(
     continues after the last pass through the data. The tuner's files are in `PACKAGE.state/tuning/`.
 
     Args:
-        package: the directory of the package that was shipped; its current version is tuned.
-        examples: of the device (`examples.read_examples`).
-        peering: the group to tune with; None to tune alone. If the server is away, the device tunes alone.
-        privacy: trains the published model on noisy data; None publishes the model tuned on the true data.
-        settings: of the training.
-        keep: other examples, on which the network is measured before and after: they are not trained on.
-        threads: the number of threads of LiteRT; None for its own choice.
-        display: shows progress.
+        package: The directory of the package that was shipped; its current version is tuned.
+        examples: The device's examples (`examples.read_examples`).
+        peering: The group to tune with; None to tune alone. If the server is away, the device tunes alone.
+        privacy: Trains the published model on noisy data; None publishes the model tuned on the true data.
+        settings: Settings of the training.
+        keep: Other examples, on which the network is measured before and after: they are not trained on.
+        threads: The number of threads of LiteRT; None for its own choice.
+        display: Shows progress.
 
     Returns:
         The scores before and after, and the new version.
 
     Raises:
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
-            the examples do not fit, or are too few; INVALID_CONFIG, as `check_takes_noise`, if a model is
-            published with privacy; INVALID_PUBLICATION, the group compares by other hints;
-            CONFLICT, the package is being tuned already, or got another version meanwhile; CORRUPT_PACKAGE,
-            a file of the package, or of its state, cannot be used.
+            the examples do not fit, or are too few; INVALID_CONFIG, as for `check_takes_noise`, if a model is
+            published with privacy; INVALID_PUBLICATION, the group compares by other hints; CONFLICT, the
+            package is being tuned already, or got another version meanwhile; CORRUPT_PACKAGE, a file of the
+            package, or of its state, cannot be used.
     """
     shipped = Path(package)
     version = current(shipped)
@@ -157,10 +157,10 @@ def _install_if_better(shipped: Path, version: Path, progress: TuningProgress, v
     """Install the best weights as the new version, if they are better than the first ones.
 
     Args:
-        shipped: the directory of the package that was shipped.
-        version: the directory of the version that was tuned.
-        progress: of the finished tuning.
-        validated: the number of held-out examples.
+        shipped: The directory of the package that was shipped.
+        version: The directory of the version that was tuned.
+        progress: The progress of the finished tuning.
+        validated: The number of held-out examples.
 
     Returns:
         The directory of the new version; None where nothing was gained.
@@ -175,8 +175,8 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
     """Leave a group, so that the coordinator deletes the published model. Peers may have copies.
 
     Args:
-        package: the directory of the package that was shipped.
-        peering: only the server, the group and the token matter.
+        package: The directory of the package that was shipped.
+        peering: Only the server, the group and the token matter.
 
     Raises:
         MistifyError: NOT_FOUND, the package was never tuned with peers; CONFLICT, it is being tuned;

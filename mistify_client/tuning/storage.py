@@ -12,7 +12,7 @@ def tuning_directory(package: Path) -> Path:
     """Return the directory of a package's tuner, made where it is missing, for its owner alone.
 
     Args:
-        package: the directory of the package that was shipped.
+        package: The directory of the package that was shipped.
     """
     directory = state_directory(package) / "tuning"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data

@@ -58,9 +58,9 @@ class PackageTrainer:
     It may be called from several threads; calls run one at a time.
 
     Attributes:
-        manifest: of the package.
-        training: the trained weights, targets and signatures; a step takes `training.batch_size` examples.
-        ported: the weights of the ported package, before any tuning on a device, by name.
+        manifest: The manifest of the package.
+        training: The trained weights, targets and signatures; a step takes `training.batch_size` examples.
+        ported: The weights of the ported package, before any tuning on a device, by name.
     """
 
     def __init__(self, manifest: Manifest, training: Training, interpreter: Interpreter) -> None:
@@ -83,10 +83,10 @@ class PackageTrainer:
 
         Args:
             inputs: [batch_size, ...], by input.
-            targets: classes, labels or figures [batch_size, ...], by output; a class of -1 is ignored.
-            learning_rate: of this step.
-            teacher: predictions of a teacher, or the mean of several, [batch_size, ...] by output.
-            kd_weight: the weight of the teacher beside the targets.
+            targets: Classes, labels or figures [batch_size, ...], by output; a class of -1 is ignored.
+            learning_rate: Learning rate of this step.
+            teacher: Predictions of a teacher, or the mean of several, [batch_size, ...] by output.
+            kd_weight: The weight of the teacher beside the targets.
 
         Returns:
             The loss before the step.
@@ -106,7 +106,7 @@ class PackageTrainer:
 
         Args:
             inputs: [batch_size, ...], by input.
-            learning_rate: of this step.
+            learning_rate: Learning rate of this step.
 
         Returns:
             The entropy before the step.
@@ -163,7 +163,7 @@ class PackageTrainer:
         """Replace all trained weights, and reset the optimizer.
 
         Args:
-            weights: all of the trained ones, by name.
+            weights: Weight name -> array, for all trained weights.
 
         Raises:
             MistifyError: INVALID_DATASET, naming those that are missing, have another shape, or are unknown.
@@ -242,8 +242,8 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     """Load the training network of a package, with the weights that the package serves.
 
     Args:
-        package: the directory of the package.
-        threads: the number of threads of LiteRT; None for its own choice.
+        package: The directory of the package.
+        threads: The number of threads of LiteRT; None for its own choice.
 
     Raises:
         MistifyError: NOT_FOUND, there is no package, or it has no training network, with the reason;
@@ -266,15 +266,15 @@ def write_weights(
     Nothing is converted: the values are replaced in place, so the network runs as fast as before.
 
     Args:
-        package: the directory of the package.
-        weights: all or a part of the trained ones, by name.
-        out: the file to write; it is there completely or not at all.
+        package: The directory of the package.
+        weights: Weight name -> array, for some or all trained weights.
+        out: The file to write; it is there completely or not at all.
 
     Returns:
         The path of the file.
 
     Raises:
-        MistifyError: as `load_trainer`; INVALID_DATASET for weights that do not fit.
+        MistifyError: As for `load_trainer`; INVALID_DATASET for weights that do not fit.
     """
     directory = Path(package)
     manifest = verify(directory)
@@ -291,8 +291,8 @@ def training_of(directory: Path, manifest: Manifest) -> Training:
     """Return the description of a package's training network.
 
     Args:
-        directory: of the package, for the message.
-        manifest: of the package.
+        directory: The directory of the package, for the message.
+        manifest: The manifest of the package.
 
     Raises:
         MistifyError: NOT_FOUND, the package has none, with the reason.

@@ -32,15 +32,15 @@ class TrainingSettings:
     """The settings of a training.
 
     Attributes:
-        learning_rate: at first; the paper's is 0.001.
-        patience: passes without gain after which the learning rate is lowered.
-        slowdowns: how often the learning rate is lowered, to a third each time and starting again from the
-            best weights, before the training counts as converged.
-        most_passes: the most passes through the data, whatever is gained.
-        kd_weight: the weight of the teacher's targets beside the true ones.
-        rehearsal: the weight of what the network knew before, so that it forgets less, for a package with an
+        learning_rate: Learning rate at the start; the paper's is 0.001.
+        patience: Passes without gain after which the learning rate is lowered.
+        slowdowns: Number of times that the learning rate is lowered, to a third each time and starting again
+            from the best weights, before the training counts as converged.
+        most_passes: The most passes through the data, whatever is gained.
+        kd_weight: The weight of the teacher's targets beside the true ones.
+        rehearsal: The weight of what the network knew before, so that it forgets less, for a package with an
             accuracy of 1; with less accuracy there is less to forget, and the weight is lower. 0 for none.
-        seed: of the order of examples, and of the choice of skipped peers.
+        seed: Seed for the order of the examples, and the choice of skipped peers.
     """
 
     learning_rate: float = 1e-3
@@ -72,16 +72,16 @@ class TrainingState:
     be chance. Weights that are worse than the first ones, in accuracy or in loss, never become the best.
 
     Attributes:
-        best: the score of the best weights.
-        best_weights: the weights with the best score, those at the start included.
-        weights: the present ones, from which the next pass starts.
-        floor: the score of the network before any tuning.
-        peak: the highest accuracy that counts.
-        lowest: the lowest loss so far.
-        examples: the number of examples that scores are measured on.
-        passes: the number of passes so far.
-        idle: how many of the last passes gained nothing, neither a better score nor a lower loss.
-        slowed: how often the learning rate was lowered.
+        best: The score of the best weights.
+        best_weights: The weights with the best score, those at the start included.
+        weights: The present weights, from which the next pass starts.
+        floor: The score of the network before any tuning.
+        peak: The highest accuracy that counts.
+        lowest: The lowest loss so far.
+        examples: The number of examples that scores are measured on.
+        passes: The number of passes so far.
+        idle: Number of the last passes that gained nothing, neither a better score nor a lower loss.
+        slowed: Number of times that the learning rate was lowered.
     """
 
     best: Score
@@ -100,10 +100,10 @@ class TrainingState:
         """Return the state before the first pass.
 
         Args:
-            score: of the weights at the start.
-            weights: at the start.
-            floor: the score of the network before any tuning.
-            examples: the number of examples that scores are measured on.
+            score: The score of the weights at the start.
+            weights: The weights at the start.
+            floor: The score of the network before any tuning.
+            examples: The number of examples that scores are measured on.
         """
         return cls(score, weights, weights, floor, score.accuracy, score.loss, examples)
 
@@ -111,9 +111,9 @@ class TrainingState:
         """Return the state after one more pass.
 
         Args:
-            score: of the new weights.
-            weights: the new ones.
-            settings: of the training.
+            score: The score of the new weights.
+            weights: The new weights.
+            settings: Settings of the training.
         """
         counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
         peak = max(self.peak, score.accuracy) if counts else self.peak
@@ -158,12 +158,12 @@ def fit(
     At the end the trainer holds the best weights.
 
     Args:
-        trainer: of the network.
-        data: to train on, and to decide when to stop.
-        settings: of the training.
-        state: the state to start from.
-        after_pass: is called after every pass, with the state and the score of the new weights.
-        teacher: to learn from beside the true targets.
+        trainer: Trains the network.
+        data: Examples to train on, and to decide when to stop.
+        settings: Settings of the training.
+        state: The state to start from.
+        after_pass: Called after every pass, with the state and the score of the new weights.
+        teacher: A teacher to learn from beside the true targets.
 
     Returns:
         The state after convergence.
@@ -192,11 +192,11 @@ def _train_pass(
     """Train on all examples once in random order, except for the last ones that do not fill a batch.
 
     Args:
-        trainer: of the network.
-        data: to train on.
-        rates: the learning rate, and the weight of the teacher's targets.
-        teacher_targets: of this pass.
-        rng: for the order.
+        trainer: Trains the network.
+        data: Examples to train on.
+        rates: The learning rate, and the weight of the teacher's targets.
+        teacher_targets: The teacher's targets for this pass.
+        rng: Draws the order.
     """
     size = trainer.training.batch_size
     learning_rate, kd_weight = rates

@@ -28,16 +28,16 @@ class Tuner:
     """The tuner of a network, which saves its progress after every pass through the data.
 
     Args:
-        trainer: of the network, with the weights to start from.
-        data: of the device.
-        settings: of the training.
-        file: saves the progress.
-        rehearsal: of what the network knows; None for none.
-        exchange: with peers; None to tune alone.
-        display: shows progress.
+        trainer: Trains the network, with the weights to start from.
+        data: The data of the device.
+        settings: Settings of the training.
+        file: Saves the progress.
+        rehearsal: Rehearsal of the network's earlier knowledge; None for none.
+        exchange: The exchange with peers; None to tune alone.
+        display: Shows progress.
 
     Attributes:
-        notes: messages for the user, a line each.
+        notes: Messages for the user, a line each.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Tuner:
         """Tune until only the installation is left.
 
         Args:
-            teachers: choose the peers that teach.
-            noisy: returns the data on which a private device trains the model that it publishes; None for
-                a device that publishes its own model.
+            teachers: Choose the peers that teach.
+            noisy: Returns the data on which a private device trains the model that it publishes; None for a
+                device that publishes its own model.
 
         Returns:
             The progress at `Stage.INSTALL`, with the best weights.
 
         Raises:
-            MistifyError: any that `Exchange.join` raises, except for a server that is away.
+            MistifyError: Any that `Exchange.join` raises, except for a server that is away.
         """
         exchange = self._exchange
         if exchange is not None:

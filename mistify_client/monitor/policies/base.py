@@ -24,15 +24,15 @@ class Situation:
     """The input of a policy in one interval.
 
     Attributes:
-        now: seconds of the monotonic clock.
-        option: number of the option that was chosen; while its blocks are being loaded, another one runs.
-        since: when it was chosen, on the same clock.
-        options: what the package can run, with latencies corrected by measurements on this device.
-        ratio: how many times longer than expected inferences take; 1 before any was measured.
+        now: Seconds of the monotonic clock.
+        option: Number of the chosen option; while its blocks are being loaded, another one runs.
+        since: Time at which it was chosen, on the same clock.
+        options: The options of the package, with latencies corrected by measurements on this device.
+        ratio: Measured over expected latencies; 1 before any was measured.
         idle: True if the last interval had too few inferences to measure the ratio, which is then older.
-        reading: the device's present resources.
-        measured_at: the resources when the ratio was measured.
-        targets: the limits to keep to.
+        reading: The device's present resources.
+        measured_at: The resources when the ratio was measured.
+        targets: The limits to keep to.
     """
 
     now: float
@@ -51,9 +51,9 @@ class Decision:
     """The decision of a policy.
 
     Attributes:
-        option: number of the option that runs from now on.
+        option: Number of the option that runs from now on.
         fits: True if that option keeps to all targets.
-        reason: an explanation for the log.
+        reason: An explanation for the log.
     """
 
     option: int
@@ -68,7 +68,7 @@ class Policy(ABC):
     its decisions depend only on its settings and on the situations so far.
 
     Attributes:
-        params_class: the settings that the config's `policy` table may have beside `name`.
+        params_class: The settings that the config's `policy` table may have beside `name`.
     """
 
     params_class: ClassVar[type[Settings]]
@@ -90,7 +90,7 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
     """Return the policy of a config, from the entry points `mistify.policies`.
 
     Args:
-        settings: the policy's `name`, by default `DEFAULT`, and its own settings.
+        settings: The policy's `name`, by default `DEFAULT`, and its own settings.
 
     Raises:
         MistifyError: INVALID_CONFIG: the name is unknown, the plug-in cannot be loaded, or the policy refuses

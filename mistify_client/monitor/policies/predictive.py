@@ -19,9 +19,9 @@ class PredictiveParams(Settings):
     """Settings of the predictive policy.
 
     Attributes:
-        hysteresis: margin below the target's latency, as a share of it, that a better option has to keep. On
+        hysteresis: Margin below the target's latency, as a share of it, that a better option has to keep. On
             the way down, an option with half this margin is preferred, if there is one.
-        dwell: seconds for which a better option has to keep the margin without a break, and for which the
+        dwell: Seconds for which a better option has to keep the margin without a break, and for which the
             present option has to have run, before the better one takes over. An option that exceeds a target
             is left at once.
     """

@@ -30,9 +30,9 @@ class ServerAccess(Generic[Client]):
     """Connections to the server for one thread, which another thread can end for good.
 
     Args:
-        settings: address and token of the server.
-        client: client class of the service to connect to.
-        retry: the time to wait after a failure.
+        settings: Address and token of the server.
+        client: Client class of the service to connect to.
+        retry: The time to wait after a failure.
     """
 
     def __init__(self, settings: ServerConfig, client: type[Client], retry: Backoff = RETRY) -> None:
@@ -74,7 +74,7 @@ class ServerAccess(Generic[Client]):
         """Wait before the next attempt, at most until `stop`.
 
         Args:
-            failures: the number of failures in a row.
+            failures: The number of failures in a row.
         """
         self._stopping.wait(self._retry.delay(failures))
 

@@ -31,16 +31,16 @@ class Background:
     """Background thread that works on one replacement at a time, whose phase is kept on disk.
 
     Args:
-        package: the directory of the package that was shipped.
-        state: the daemon's files.
-        config: settings of the background path.
-        template: the template of new goals.
-        journal: the log for phases and problems.
-        retry: the time to wait after a failure; the number of attempts is not limited.
-        run_trial: tries a candidate beside the package in use.
+        package: The directory of the package that was shipped.
+        state: The daemon's files.
+        config: Settings of the background path.
+        template: The template of new goals.
+        journal: The log for phases and problems.
+        retry: The time to wait after a failure; the number of attempts is not limited.
+        run_trial: Tries a candidate beside the package in use.
 
     Attributes:
-        fastest_ms: present milliseconds of the fastest branch in use, set by the foreground path; None before
+        fastest_ms: Present milliseconds of the fastest branch in use, set by the foreground path; None before
             the first measurement.
     """
 
@@ -94,8 +94,8 @@ class Background:
         Nothing happens while another replacement is in progress, or if the same goal was requested before.
 
         Args:
-            shortfall: the reason why no branch fits.
-            package: manifest of the version in use.
+            shortfall: The reason why no branch fits.
+            package: Manifest of the version in use.
         """
         last = self.replacement
         if last is not None and not last.phase.ended:
@@ -113,7 +113,7 @@ class Background:
         """Judge a package on probation by the latency of its fastest branch, `fastest_ms`.
 
         Args:
-            now: seconds of the monotonic clock.
+            now: Seconds of the monotonic clock.
             fits: True if a branch keeps to the targets.
         """
         self._outdated_since = None
@@ -139,7 +139,7 @@ class Background:
         they try to load it again, plus the length of the probation.
 
         Args:
-            ended: end of the last inference of another version, in seconds of the monotonic clock.
+            ended: End of the last inference of another version, in seconds of the monotonic clock.
         """
         replacement = self.replacement
         if replacement is None or replacement.phase is not Phase.PROBATION:

@@ -33,9 +33,9 @@ class Trial:
     """Result of a trial, in which both packages ran under equal conditions.
 
     Attributes:
-        candidate_ms: median milliseconds of an inference of the candidate.
-        running_ms: the same of the package in use.
-        agreement: share of the examples, 0 to 1, on which both packages agree; None without examples.
+        candidate_ms: Median milliseconds of an inference of the candidate.
+        running_ms: The same of the package in use.
+        agreement: Share of the examples, 0 to 1, on which both packages agree; None without examples.
     """
 
     candidate_ms: float
@@ -56,10 +56,10 @@ def try_candidate(
     turns, so that other load on the device affects both alike.
 
     Args:
-        candidate: the directory of the new package.
-        package: the directory of the package that was shipped; its current version is in use.
+        candidate: The directory of the new package.
+        package: The directory of the package that was shipped; its current version is in use.
         examples: `.npz` file with an array for each input; None for random inputs.
-        clock: the clock that inferences are measured with, in seconds.
+        clock: The clock that inferences are measured with, in seconds.
 
     Returns:
         Latencies and agreement of both packages.
@@ -95,7 +95,7 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
 
     Args:
         path: `.npz` file with an array for each input.
-        package: manifest of the package whose inputs the examples have to fit.
+        package: Manifest of the package whose inputs the examples have to fit.
 
     Returns:
         Arrays by the names of the inputs, whose first axis counts the examples.
@@ -112,8 +112,8 @@ def compute_outputs(network: Network, examples: Mapping[str, Array]) -> dict[str
     A batch of all examples would need memory that a device beside an app does not have to spare.
 
     Args:
-        network: the network to run.
-        examples: arrays of shape (examples, ...) by the names of the inputs.
+        network: The network to run.
+        examples: Arrays of shape (examples, ...) by the names of the inputs.
 
     Returns:
         Arrays of shape (examples, ...) by the names of the outputs.
@@ -132,8 +132,8 @@ def share_of_agreement(new: Mapping[str, Array], old: Mapping[str, Array]) -> fl
     for scores of classes. Single numbers agree if they are close, relative to the largest of `old`.
 
     Args:
-        new: arrays of shape (examples, ...) by the names of the outputs.
-        old: the same of the other network.
+        new: Arrays of shape (examples, ...) by the names of the outputs.
+        old: The same of the other network.
     """
     agreements = [_agreements(new[name], old[name]) for name in new]
     return float(np.mean(np.logical_and.reduce(agreements)))

@@ -29,10 +29,10 @@ class Shortfall:
     """Conditions under which no branch fits.
 
     Attributes:
-        targets: the limits.
-        ratio: how many times longer than expected inferences take.
-        fastest_ms: present milliseconds of an inference of the fastest branch.
-        fixed_ms: those of them that stay however small a network is, as far as known.
+        targets: The limits.
+        ratio: Measured over expected latencies.
+        fastest_ms: Present milliseconds of an inference of the fastest branch.
+        fixed_ms: The part of `fastest_ms` that stays however small a network is, if known.
     """
 
     targets: Targets
@@ -49,7 +49,7 @@ class Shortfall:
         """Return what an inference of the fastest branch may take of its time that a smaller network saves.
 
         Args:
-            latency_ms: the target.
+            latency_ms: The target.
         """
         share = latency_ms / self.fastest_ms
         if not self.fixed_ms < latency_ms < self.fastest_ms:
@@ -62,9 +62,9 @@ class NewGoal:
     """A goal to submit to the server.
 
     Attributes:
-        id: id of the goal; goals with equal limits have equal ids.
-        config: porting config of the goal, as JSON text.
-        reason: an explanation of the goal and its limits for the log.
+        id: Id of the goal; goals with equal limits have equal ids.
+        config: Porting config of the goal, as JSON text.
+        reason: An explanation of the goal and its limits for the log.
     """
 
     id: str
@@ -82,9 +82,9 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
     because the ratio then refers to the host, or to other threads.
 
     Args:
-        template: porting config with one goal.
-        package: manifest of the version in use.
-        shortfall: the targets, and the conditions under which they are missed.
+        template: Porting config with one goal.
+        package: Manifest of the version in use.
+        shortfall: The targets, and the conditions under which they are missed.
     """
     goal, targets, reason = template.adaptation_goal, shortfall.targets, "no branch keeps to the targets"
     if targets.accuracy is not None:

@@ -34,17 +34,17 @@ class Replacement(BaseModel):
     """A new package that was requested.
 
     Attributes:
-        goal: the goal's id.
-        config: porting config of the goal, as JSON text. It is kept on disk before it is submitted, so that
-            a crash neither loses the goal nor submits a second one.
-        key: idempotency key, with which the config can be submitted again without effect.
-        job: id of the server's job that goals are added to; None while there is none.
-        phase: the phase of the work that comes next.
+        goal: The goal's id.
+        config: Porting config of the goal, as JSON text. It is kept on disk before it is submitted, so that a
+            crash neither loses the goal nor submits a second one.
+        key: Idempotency key, with which the config can be submitted again without effect.
+        job: Id of the server's job that goals are added to; None while there is none.
+        phase: The phase of the work that comes next.
         faster: True if the new package has to be faster than the one in use, which is too slow.
-        fastest_ms: milliseconds of the fastest branch of the previous package when the new one was
-            installed; None if not known.
-        trials: number of trials that were begun on this device, including those that ended the daemon.
-        reason: the reason for the present phase.
+        fastest_ms: Milliseconds of the fastest branch of the previous package when the new one was installed;
+            None if not known.
+        trials: Number of trials that were begun on this device, including those that ended the daemon.
+        reason: The reason for the present phase.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,9 +63,9 @@ class Replacement(BaseModel):
         """Return a copy in another phase.
 
         Args:
-            phase: the new phase.
-            reason: the reason for it.
-            changes: new values of other attributes.
+            phase: The new phase.
+            reason: The reason for it.
+            changes: New values of other attributes.
         """
         return self.model_copy(update={"phase": phase, "reason": reason, **changes})
 
@@ -76,11 +76,11 @@ class Ledger:
     A goal is requested only once, because a second request would have the same outcome.
 
     Args:
-        path: the file. If it has no valid content, the record starts empty.
+        path: The file. If it has no valid content, the record starts empty.
 
     Attributes:
-        replacement: the present or the last replacement; None if there was none.
-        asked: ids of all requested goals.
+        replacement: The present or the last replacement; None if there was none.
+        asked: Ids of all requested goals.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,7 +96,7 @@ class Ledger:
         """Write a replacement in its present phase to disk.
 
         Raises:
-            OSError: the file cannot be written; the previous record stays.
+            OSError: The file cannot be written; the previous record stays.
         """
         asked = tuple(dict.fromkeys((*self.asked, replacement.goal)))
         content = {"replacement": replacement.model_dump(mode="json"), "asked": asked}

@@ -30,13 +30,13 @@ class Steps:
     and `OSError` if a disk is full.
 
     Args:
-        package: the directory of the package that was shipped.
-        candidate: the directory that a new package is downloaded to.
-        config: settings of the background path.
-        connect: returns a new client of the server for each step.
-        keep: writes a replacement to disk in the middle of a step.
-        fastest_ms: returns the present milliseconds of the fastest branch in use; None if not known.
-        run_trial: tries a candidate beside the package in use.
+        package: The directory of the package that was shipped.
+        candidate: The directory that a new package is downloaded to.
+        config: Settings of the background path.
+        connect: Returns a new client of the server for each step.
+        keep: Writes a replacement to disk in the middle of a step.
+        fastest_ms: Returns the present milliseconds of the fastest branch in use; None if not known.
+        run_trial: Tries a candidate beside the package in use.
     """
 
     def __init__(

@@ -24,10 +24,10 @@ class Timing:
     """The times of an inference of one network: medians, in milliseconds.
 
     Attributes:
-        expected_ms: by the manifest.
-        latency_ms: of the network, as its target limits it.
-        computing_ms: the part of the latency for which the network had the processor.
-        before_ms: from the app's call until the network ran.
+        expected_ms: Expected latency, by the manifest.
+        latency_ms: Latency of the network, as its target limits it.
+        computing_ms: The part of the latency for which the network had the processor.
+        before_ms: Time from the app's call until the network ran.
     """
 
     expected_ms: float
@@ -53,7 +53,7 @@ class FixedTime:
     smaller network takes longer than the larger one, conditions have changed all the same.
 
     Attributes:
-        fixed_ms: the time that stays; None while no two networks could be compared.
+        fixed_ms: The time that stays; None while no two networks could be compared.
     """
 
     def __init__(self) -> None:
@@ -99,9 +99,9 @@ class Diagnosis:
     """The reason why inferences take longer than their target.
 
     Attributes:
-        cause: the main cause.
+        cause: The main cause.
         smaller_helps: False if a smaller network would not keep to the target either.
-        reason: an explanation for people.
+        reason: An explanation for people.
     """
 
     cause: Cause
@@ -118,9 +118,9 @@ def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> 
     the network, but nothing has shown it.
 
     Args:
-        timing: of the network that runs.
-        fixed_ms: the time that stays, by `FixedTime`.
-        limit_ms: the target; None for no target.
+        timing: The times of the running network.
+        fixed_ms: The time that stays, by `FixedTime`.
+        limit_ms: The target; None for no target.
     """
     if limit_ms is None or timing.latency_ms + timing.before_ms <= limit_ms:
         return None

@@ -15,9 +15,9 @@ def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> P
     measured on this device, always do.
 
     Args:
-        hardware: name of a hardware profile.
-        options: of a package.
-        manifest: of the package.
+        hardware: Name of a hardware profile.
+        options: The options of the package.
+        manifest: The manifest of the package.
     """
     if options.of_blocks or is_host(hardware) or not made_for(manifest, hardware):
         return options

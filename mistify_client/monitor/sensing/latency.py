@@ -38,13 +38,13 @@ class LatencyEstimator:
     that. If only the entered option were corrected, all corrections would rise with time.
 
     Args:
-        expected_ms: milliseconds of each option by the manifest.
-        ratio: initial value of the ratio.
+        expected_ms: Milliseconds of each option by the manifest.
+        ratio: Initial value of the ratio.
 
     Attributes:
-        corrections: a factor for each option.
-        ratio: how many times longer than expected inferences take.
-        timing: the times that were measured last; None before any were.
+        corrections: A factor for each option.
+        ratio: Measured over expected latencies.
+        timing: The times that were measured last; None before the first measurement.
     """
 
     def __init__(self, expected_ms: Sequence[float], ratio: float = 1.0) -> None:
@@ -72,9 +72,9 @@ class LatencyEstimator:
         1, which the latencies in manifests refer to.
 
         Args:
-            inferences: candidates in order of time, an array of shape (n,) and dtype
+            inferences: Candidates in order of time, an array of shape (n,) and dtype
                 `runtime.statistics.INFERENCE`.
-            since: start of the present interval, in seconds of the monotonic clock. At least one inference
+            since: Start of the present interval, in seconds of the monotonic clock. At least one inference
                 has to have ended in the interval.
 
         Returns:

@@ -24,11 +24,11 @@ class SensorReading:
     """Resources at one moment; a value that the device does not report is None.
 
     Attributes:
-        cpu_available: share of the processors' time that was idle since the previous reading, 0 to 1.
-        cpu_mhz: clock frequency in MHz, the mean over the processors.
-        memory_available: bytes that can be allocated without swapping.
-        temperature: degrees Celsius of the hottest sensor.
-        battery: charge as a share, 0 to 1.
+        cpu_available: Share of the processors' time that was idle since the previous reading, 0 to 1.
+        cpu_mhz: Clock frequency in MHz, the mean over the processors.
+        memory_available: Bytes that can be allocated without swapping.
+        temperature: Degrees Celsius of the hottest sensor.
+        battery: Charge as a share, 0 to 1.
         plugged: True if the device runs on mains power.
     """
 

@@ -23,15 +23,15 @@ class Journal:
     If the disk is full, entries are lost, but no error is raised.
 
     Args:
-        path: the log file. When it would exceed the limit, it is renamed to `NAME.1` and replaces the
+        path: The log file. When it would exceed the limit, it is renamed to `NAME.1` and replaces the
             previous file of that name.
-        echo: a stream that receives every entry as well; None for no stream.
-        now: the wall clock.
-        largest: the limit of the file in bytes.
+        echo: A stream that receives every entry as well; None for no stream.
+        now: The wall clock.
+        largest: The limit of the file in bytes.
 
     Attributes:
-        noted: the number of entries so far.
-        last: the last `REMEMBERED` entries.
+        noted: The number of entries so far.
+        last: The last `REMEMBERED` entries.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Journal:
         """Write an entry.
 
         Args:
-            event: the kind of entry, such as "switch".
-            reason: an explanation for people.
-            fields: further values of the entry, which JSON can represent.
+            event: The kind of entry, such as "switch".
+            reason: An explanation for people.
+            fields: Further values of the entry, which JSON can represent.
         """
         time = self._now().isoformat(timespec="milliseconds")
         entry = {"time": time, "event": event, "reason": reason, **fields}
@@ -75,8 +75,8 @@ class Journal:
         """Note a problem once while it lasts, and its end.
 
         Args:
-            about: the part that has the problem, such as "package".
-            reason: a description of the problem; None if there is none any more.
+            about: The part that has the problem, such as "package".
+            reason: A description of the problem; None if there is none any more.
         """
         with self._lock:  # other threads may note the same
             if reason == self._problems.get(about):

@@ -18,7 +18,7 @@ class MonitorState:
     """Paths of the files of one package's daemon.
 
     Attributes:
-        directory: the daemon's own directory, below the package's state directory.
+        directory: The daemon's own directory, below the package's state directory.
     """
 
     directory: Path
@@ -28,7 +28,7 @@ class MonitorState:
         """Return the paths of a package's daemon; the files need not exist.
 
         Raises:
-            MistifyError: the directory is no package; raised by `Manifest.load`.
+            MistifyError: The directory is no package; raised by `Manifest.load`.
         """
         Manifest.load(package)
         return cls(state_directory(package) / "monitor")

@@ -40,10 +40,10 @@ class Targets(Settings):
     """Limits of one inference on the device; None means no limit.
 
     Attributes:
-        latency: upper limit in milliseconds.
-        accuracy: lower limit of the package's metric; for an error (`mse`, `mae`, and names that end in
+        latency: Upper limit in milliseconds.
+        accuracy: Lower limit of the package's metric; for an error (`mse`, `mae`, and names that end in
             `_error`), the upper limit.
-        memory: upper limit in bytes for the option that runs, by the cost model.
+        memory: Upper limit in bytes for the option that runs, by the cost model.
     """
 
     latency: Milliseconds | None = Field(default=None, description='a time such as "20ms"', examples=["20ms"])
@@ -54,10 +54,10 @@ class Targets(Settings):
         """Return a copy of these targets with changes.
 
         Args:
-            changes: new values by the name of the target; None removes the target.
+            changes: New values by the name of the target; None removes the target.
 
         Raises:
-            ValidationError: a change is no valid target.
+            ValidationError: A change is no valid target.
         """
         return Targets.model_validate(self.model_dump(exclude_none=True) | dict(changes))
 
@@ -66,9 +66,9 @@ def check_accuracy(targets: Targets, metric: Metric, source: str) -> None:
     """Check that an accuracy of targets can be reached.
 
     Args:
-        targets: the targets.
-        metric: of the package.
-        source: where the targets are from, for errors.
+        targets: The targets.
+        metric: The metric of the package.
+        source: The origin of the targets, for errors.
 
     Raises:
         MistifyError: INVALID_CONFIG, it is above 1, and the metric a share.
@@ -84,11 +84,11 @@ class LiveTargets:
     """Targets of a config, overridden by a file that may change at any time.
 
     Args:
-        configured: the targets that hold where the file sets none.
-        path: the file, as `write_changes` writes it.
+        configured: The targets that hold where the file sets none.
+        path: The file written by `write_changes`.
 
     Attributes:
-        current: the targets that hold now.
+        current: The targets that hold now.
     """
 
     def __init__(self, configured: Targets, path: Path) -> None:

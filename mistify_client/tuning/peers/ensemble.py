@@ -34,8 +34,8 @@ class Judgement:
     """The peers that teach, and the reasons why the others do not.
 
     Attributes:
-        trusted: peers that teach.
-        left_out: peer -> reason.
+        trusted: Peers that teach.
+        left_out: Peer -> reason.
     """
 
     trusted: tuple[str, ...]
@@ -46,7 +46,7 @@ class Ensemble:
     """The mean of the predictions of peers.
 
     Args:
-        predictions: of each peer, for all of the device's data.
+        predictions: Peer -> predictions for all of the device's data.
     """
 
     def __init__(self, predictions: Sequence[Predictions]) -> None:
@@ -58,7 +58,7 @@ class Ensemble:
         A few peers are skipped in each pass, so that the network does not rely on any of them.
 
         Args:
-            rng: chooses the peers to skip.
+            rng: Chooses the peers to skip.
 
         Returns:
             A function from rows of the data to the mean predictions for them, [rows, ...] for each output.
@@ -86,11 +86,10 @@ def judge(
     """Decide which peers can be trusted.
 
     Args:
-        peers: the predictions of each peer for a sample of the device's examples, [examples, ...] by output.
-        own: the predictions of the device's own network for the same examples, in the same shapes.
-        targets: the targets of these examples, [examples, ...] by output.
-        kinds: of the outputs.
-        own_agreement: the `agreement` of the device's own network on examples it was not trained on.
+        peers: The predictions of each peer for a sample of the device's examples, [examples, ...] by output.
+        own: The predictions of the device's own network for the same examples, in the same shapes.
+        targets: The targets of these examples, [examples, ...] by output.
+        own_agreement: The `agreement` of the device's own network on examples it was not trained on.
 
     Returns:
         The trusted peers in their order, and a reason for each of the others.
@@ -121,9 +120,9 @@ def agreement(
     A network that always predicts the most frequent class is often right, and has a kappa of 0.
 
     Args:
-        predictions: of a network, [examples, ...] by output.
-        targets: of the same examples, [examples, ...] by output; a class of -1 is ignored.
-        kinds: of the outputs; figures are ignored.
+        predictions: Predictions of a network, [examples, ...] by output.
+        targets: Targets of the same examples, [examples, ...] by output; a class of -1 is ignored.
+        kinds: Encodings of the outputs; figures are ignored.
 
     Returns:
         The mean over the outputs with classes, at most 1; 0 is chance, and where there are no such outputs.

@@ -35,11 +35,11 @@ class Peering:
 
     Attributes:
         server: `host:port` of the coordinator.
-        group: its name on that server.
-        hints: facts about the data that the coordinator is sent.
-        count: the most peers to learn from.
-        token: the server's access token.
-        backoff: how calls to the server are repeated.
+        group: The group's name on the server.
+        hints: Facts about the data that are sent to the coordinator.
+        count: The most peers to learn from.
+        token: The server's access token.
+        backoff: The delays between attempts to reach the server.
     """
 
     server: str
@@ -57,11 +57,11 @@ class Exchange:
     reached or there is no room for the weights of peers.
 
     Args:
-        peering: the server and the group.
-        secret: of the member, 32 bytes.
-        package: that is tuned.
-        directory: for the weights of peers.
-        clock: returns seconds.
+        peering: The server and the group.
+        secret: The member's secret, 32 bytes.
+        package: The package that is tuned.
+        directory: The directory for the weights of peers.
+        clock: Returns seconds.
     """
 
     def __init__(

@@ -48,9 +48,9 @@ class PeerModels:
     """The packages that peers have tuned, each downloaded once.
 
     Args:
-        directory: to keep them in.
-        own: the manifest of the own package; all others have to have the same inputs and outputs.
-        fetch: downloads a package.
+        directory: The directory that keeps them.
+        own: The manifest of the own package; all others have to have the same inputs and outputs.
+        fetch: Downloads a package.
     """
 
     def __init__(self, directory: Path, own: Manifest, fetch: Fetch) -> None:
@@ -62,7 +62,7 @@ class PeerModels:
         """Return the manifest and the network of a package, downloaded where it is missing or damaged.
 
         Raises:
-            MistifyError: any that downloading raises; UNAVAILABLE, there is no room for it; CORRUPT_PACKAGE,
+            MistifyError: Any that downloading raises; UNAVAILABLE, there is no room for it; CORRUPT_PACKAGE,
                 the network is not the one that the peer has tuned; INVALID_MODEL, its inputs or outputs
                 differ from those of the own package.
         """
@@ -109,8 +109,8 @@ class PeerOutputs:
     """The predictions of peers for the device's examples, kept on disk.
 
     Args:
-        directory: to keep them in; for these examples only.
-        examples: all of the device.
+        directory: The directory that keeps them, for these examples only.
+        examples: All examples of the device.
     """
 
     def __init__(self, directory: Path, examples: Examples) -> None:
@@ -129,8 +129,8 @@ class PeerOutputs:
         """Return the outputs of a peer, [examples, ...] by output, mapped from disk and read when used.
 
         Args:
-            key: of the peer's outputs.
-            manifest: names the outputs.
+            key: Key of the peer's outputs.
+            manifest: Names the outputs.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, a file of them is damaged.
@@ -147,8 +147,8 @@ class PeerOutputs:
         """Run a peer on all examples, unless its outputs are stored already.
 
         Args:
-            file: the peer and its weights.
-            packages: provide its network.
+            file: The peer and its weights.
+            packages: Provide its network.
 
         Returns:
             The key of its outputs.
@@ -208,12 +208,12 @@ def _save(chunks: Iterable[list[Array]], count: int, directory: Path) -> None:
     They are written, not mapped: on a full disk, storing to a mapped page would kill the process.
 
     Args:
-        chunks: lists of [examples, ...], in the order of the outputs.
-        count: of examples in all chunks together.
-        directory: for the files.
+        chunks: Lists of [examples, ...], in the order of the outputs.
+        count: Number of examples in all chunks together.
+        directory: The directory for the files.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: The files cannot be written.
     """
     with ExitStack() as stack:
         files: list[BinaryIO] = []

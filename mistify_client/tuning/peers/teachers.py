@@ -28,10 +28,10 @@ class Teachers:
     """The peers of a device.
 
     Args:
-        trainer: of the network that is tuned.
-        data: of the device.
-        outputs: the stored predictions of peers for the data.
-        packages: the packages that peers have tuned.
+        trainer: Trains the network that is tuned.
+        data: The data of the device.
+        outputs: The stored predictions of peers for the data.
+        packages: The packages that peers have tuned.
     """
 
     def __init__(
