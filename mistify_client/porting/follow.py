@@ -140,9 +140,11 @@ def sentences(goals: Collection[Goal]) -> Iterator[str]:
     """Yield what there is to say about goals, once for all that it is true of."""
     unmet = [goal for goal in goals if goal.state is not GoalState.MET and goal.reason]
     states = [(goal.id, f"{goal.state.value}: {goal.reason}") for goal in unmet]
-    states += [(goal.id, goal.precision_choice) for goal in goals if goal.precision_choice]
     for state, names in names_by(states).items():
         yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
+    choices = [(goal.id, goal.precision_choice) for goal in goals if goal.precision_choice]
+    for choice, names in names_by(choices).items():
+        yield f"{listed(names)}: chose {choice}"
     more = [(goal.id, f"by {goal.algorithm}: {goal.choice}") for goal in goals if goal.choice]
     more += [(goal.id, goal.note) for goal in goals if goal.note]
     for words, names in names_by(more).items():

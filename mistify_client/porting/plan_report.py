@@ -129,7 +129,7 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:
     if edge.algorithm and not brief:
         yield f"[dim]{escape(edge.algorithm)}: {escape(edge.choice)}[/]"
     for choice, goals in {} if brief else names_by(edge.precisions.items()).items():
-        yield f"[dim]{escape(f'{listed(goals)} as {choice}')}[/]"
+        yield f"[dim]{escape(f'{listed(goals)}: {choice}')}[/]"
     if edge.warning:
         yield f"[yellow]{escape(edge.warning)}[/]"
 

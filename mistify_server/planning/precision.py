@@ -130,20 +130,20 @@ class Attempt:
             return self
         metric = package.validation_metric or self.goal.metric
         if not isinstance(self.result, PackageResult):
-            why = "as which it could not be packaged"
+            why = "with which it could not be packaged"
         elif not self.within_limits:
-            why = f"as which it has {excess(self._costs, self.goal.budget)}"
+            why = f"with which it has {excess(self._costs, self.goal.budget)}"
         elif not serves_better(metric, package.validation_scores, self.result.validation_scores, targets):
             return self
         elif not metric.better(package.validation_accuracy, self.result.validation_accuracy):
-            why = f"as which {missed(targets, self.result.validation_scores)}"
+            why = f"with which {missed(targets, self.result.validation_scores)}"
         elif attempt.adapted == self.adapted:
             figures = metric.shown(self.result.validation_accuracy), metric.shown(self.adapted.accuracy)
-            why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
+            why = f"with which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
-            why = f"as which {metric} was {metric.shown(self.result.validation_accuracy)}"
+            why = f"with which {metric} was {metric.shown(self.result.validation_accuracy)}"
         before, now = (_as_text(goal.quantization.precision) for goal in (self.goal, attempt.goal))
-        choice = f"{now}, in place of {before}, {why}"
+        choice = f"{now} instead of {before}, {why}"
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
     def after_trying(self, precisions: Collection[Quantization]) -> "Attempt":
@@ -151,7 +151,7 @@ class Attempt:
         vain = [_as_text(each) for each in precisions if each is not self.goal.quantization.precision]
         if self.meets or not vain:
             return self
-        choice = f"{self.goal.precision_choice}; the goal was missed as {' and as '.join(vain)}, too"
+        choice = f"{self.goal.precision_choice}; the goal was missed with {' and '.join(vain)}, too"
         return replace(self, goal=replace(self.goal, precision_choice=choice))
 
     @property
@@ -253,11 +253,11 @@ def _reason(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
     if len(shares) == 1:
         return f"{_as_text(chosen)}, the only precision at which the goal can be met"
     rest = ", ".join(
-        f"{share:.0%} as {_as_text(precision)}"
+        f"{_as_text(precision)} {share:.0%}"
         for precision, share in sorted(shares.items(), key=lambda item: -item[1])
         if precision is not chosen
     )
-    return f"{_as_text(chosen)}, at which the limits leave {shares[chosen]:.0%} of the source, against {rest}"
+    return f"{_as_text(chosen)}, which allows {shares[chosen]:.0%} of the source ({rest})"
 
 
 def _as_text(precision: Quantization) -> str:

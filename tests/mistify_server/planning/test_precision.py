@@ -155,13 +155,11 @@ def test_a_precision_that_is_asked_for_stays() -> None:
 def test_the_choice_is_explained() -> None:
     assert chosen(config(memory="0.2x")) == (
         "int8",
-        "int8, at which the limits leave 80% of the source, against 40% as dynamic, 33% as float16, "
-        "20% as float32",
+        "int8, which allows 80% of the source (dynamic 40%, float16 33%, float32 20%)",
     )
     assert chosen(config(FLOP="0.25x")) == (
         "none",
-        "float32, at which the limits leave 25% of the source, against 25% as float16, 25% as dynamic, "
-        "25% as int8",
+        "float32, which allows 25% of the source (float16 25%, dynamic 25%, int8 25%)",
     )
 
 
@@ -219,7 +217,7 @@ async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., An
         job = await caller.submit([{**make_config("a", memory=2_400), "quantization": "auto", **more}])
         assert job.goals[0].quantization.precision is Quantization.INT8
         assert dict(job.goals[0].budget) == {"memory_bytes@int8": 2_400}
-        assert job.goals[0].precision_choice.startswith("int8, at which the limits leave 96%")
+        assert job.goals[0].precision_choice.startswith("int8, which allows 96%")
         return (await caller.finished(job.id)).goals[0]
 
     return ported
@@ -238,7 +236,7 @@ async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(si
     assert goal.quantization.precision is Quantization.FLOAT16
     assert dict(goal.budget) == {"memory_bytes@float16": 2_400}
     assert goal.accuracy == pytest.approx(0.8)
-    expected = "float16, in place of int8, as which accuracy was 70.0% where the checkpoint has 80.0%"
+    expected = "float16 instead of int8, with which accuracy was 70.0% where the checkpoint has 80.0%"
     assert goal.precision_choice == expected
 
 
@@ -271,7 +269,7 @@ async def test_goals_that_are_added_leave_it_to_the_server_too(
     )
     _, b, c = (await caller.finished(job.id)).goals
     assert (b.quantization.precision, c.quantization.precision) == (Quantization.DYNAMIC, Quantization.NONE)
-    assert b.precision_choice.startswith("dynamic, in place of int8")
+    assert b.precision_choice.startswith("dynamic instead of int8")
 
 
 async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would(
@@ -288,7 +286,7 @@ async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would
         {"memory_bytes@dynamic": 2_000},
     ]
     assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.DYNAMIC)
-    assert "in place of int8, as which accuracy was 70.0%" in goal.precision_choice
+    assert "instead of int8, with which accuracy was 70.0%" in goal.precision_choice
 
 
 async def test_a_goal_is_missed_only_when_every_precision_misses_it(
@@ -309,7 +307,7 @@ async def test_a_goal_is_missed_only_when_every_precision_misses_it(
     ]
     assert goal.state is GoalState.MET
     assert goal.quantization.precision is Quantization.DYNAMIC
-    assert "in place of int8" in goal.precision_choice
+    assert "instead of int8" in goal.precision_choice
 
 
 async def test_a_plan_says_which_precision_is_chosen_and_why(
@@ -325,7 +323,7 @@ async def test_a_plan_says_which_precision_is_chosen_and_why(
     (batch,) = (await caller.plan(configs)).batches
     precisions = [dict(edge.precisions) for edge in batch.edges]
     assert precisions == [
-        {"left": "int8, at which the limits leave 60% of the source, against 30% as dynamic, 17% as float16, "
-         "15% as float32"},
+        {"left": "int8, which allows 60% of the source (dynamic 30%, float16 17%, "
+         "float32 15%)"},
         {},
     ]  # fmt: skip

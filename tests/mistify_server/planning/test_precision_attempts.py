@@ -70,7 +70,7 @@ def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measure
     assert failed.falls_short
     made = failed.improved(worse)
     assert made.result is worse.result
-    assert made.goal.precision_choice == "dynamic, in place of int8, as which it could not be packaged"
+    assert made.goal.precision_choice == "dynamic instead of int8, with which it could not be packaged"
 
 
 def scored(price: float, accuracy: float = 0.8) -> PackageResult:
@@ -88,7 +88,7 @@ def test_a_package_is_chosen_for_the_output_that_reaches_its_target() -> None:
     assert fine.improved(rough) is fine
     better = rough.improved(fine)
     assert better.result is fine.result
-    assert better.goal.precision_choice.endswith("as which price: mse 0.0600 above 0.0500")
+    assert better.goal.precision_choice.endswith("with which price: mse 0.0600 above 0.0500")
 
 
 def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
@@ -156,8 +156,8 @@ def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None
     fast = missed(at_other_precision(FAST, Quantization.DYNAMIC), 0.6, **{"latency_ms@host@dynamic": 1.9})
     better = slow.improved(fast)
     assert better.goal.precision_choice == (
-        "dynamic, in place of int8, as which it has latency_ms@host@int8 2.1 over 2"
+        "dynamic instead of int8, with which it has latency_ms@host@int8 2.1 over 2"
     )
     assert fast.improved(slow) is fast
     noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])
-    assert noted.goal.precision_choice.endswith("; the goal was missed as float32, too")
+    assert noted.goal.precision_choice.endswith("; the goal was missed with float32, too")
