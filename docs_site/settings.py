@@ -77,7 +77,7 @@ def sections() -> Iterator[Section]:
     )
     yield Section(
         "Algorithms",
-        "`algorithm.config`, for every [algorithm](../config.md#algorithms).",
+        "`algorithm.config`, for every [algorithm](config.md#algorithms).",
         tuple(settings_of(Params)),
     )
     for name, params in BUILT_IN.items():

@@ -156,7 +156,7 @@ class NestedParams(Params):
 
 def _different(amounts: tuple[float, ...]) -> tuple[float, ...]:
     if len({f"{amount:g}" for amount in amounts}) < len(amounts):
-        raise InvalidValue(amounts, "each number once", "leave out those that are there already")
+        raise InvalidValue(amounts, "each number once", "remove the duplicates")
     return amounts
 
 
@@ -250,6 +250,6 @@ def _with_owner(problem: Problem, classes: Mapping[str, type[Params]]) -> Proble
         return problem
     return replace(
         problem,
-        expected=f'with "{AUTO}" a setting of all algorithms; this one is of {" and ".join(owners)}',
+        expected=f'with "{AUTO}", only settings of all algorithms; it belongs to {" and ".join(owners)}',
         fix=f'leave it out, or name the algorithm: "name": "{owners[0]}"',
     )

@@ -26,7 +26,7 @@ def read_token(path: Path | None) -> str | None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _invalid(path, reason, "a file with a token", "check the path") from error
     if mode & _OTHERS:
-        expected = "a file that is closed to other users"
+        expected = "a file that other users cannot read"
         raise _invalid(path, f"mode {mode:04o}", expected, f"chmod 600 {path}")
     if not token:
         raise _invalid(path, "an empty file", "a file with a token", "write one: openssl rand -hex 32")

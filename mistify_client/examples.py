@@ -169,7 +169,7 @@ def read_npz(path: Path) -> dict[str, Array]:
     Raises:
         MistifyError: INVALID_DATASET, the file is none.
     """
-    expected, fix = "an .npz file with arrays", "write it by numpy.savez"
+    expected, fix = "an .npz file with arrays", "write it with numpy.savez"
     try:
         loaded = np.load(path, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):

@@ -86,7 +86,7 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
     for name, array in second.inputs.items():
         shape, expected = array.shape[1:], first.inputs[name].shape[1:]
         if shape != expected:
-            fix = "give all one size"
+            fix = "give them all the same size"
             raise invalid(
                 Problem(name, f"examples of shape {[*shape]}", f"{[*expected]}, as in the others", fix)
             )

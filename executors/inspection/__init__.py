@@ -82,7 +82,7 @@ def _inspect_hdf5(path: Path, policy: ClassPolicy) -> int:
     stored = stored_weights(path, path, policy.limits)
     text = model_config(path)
     if text is None:
-        raise invalid(path, "an HDF5 file without a model, or with weights alone")
+        raise invalid(path, "an HDF5 file without a model, or with only weights")
     check_config(path, parse_config(path, text, policy.limits), stored, policy)
     return stored
 

@@ -32,7 +32,7 @@ def inspect_archive(path: Path, policy: ClassPolicy) -> int:
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     if start != _MAGIC:
-        raise invalid(path, f"a file that starts with {start!r}, as no .keras file does")
+        raise invalid(path, f"a file that starts with {start!r}, which no .keras file does")
     with temporary_file() as weights:
         try:
             with zipfile.ZipFile(path) as archive:

@@ -174,5 +174,7 @@ def _size(path: Path, value: Mapping[str, Any], size: object) -> int:
     if size is None:
         return 1
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST:
-        raise invalid(path, f"{_called(value)} of the size {str(size)[:50]}", "whole numbers of a usual size")
+        raise invalid(
+            path, f"{_called(value)} of the size {str(size)[:50]}", "whole numbers of a reasonable size"
+        )
     return size

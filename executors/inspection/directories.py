@@ -21,7 +21,7 @@ NOT_ADAPTABLE = "can be quantized and packaged but whose architecture cannot be 
 _INDEX = "model.weights.json"
 
 _KERAS_HUB = "a preset of keras_hub"
-_PRESET = "save it by save_to_preset(DIRECTORY)"
+_PRESET = "save it with save_to_preset(DIRECTORY)"
 
 
 def is_graph(path: Path) -> bool:
@@ -104,7 +104,7 @@ def check_tree(path: Path, limits: Limits) -> int:
     for count, entry in enumerate(_entries(path), 1):
         mode = entry.stat(follow_symlinks=False)
         if not (stat.S_ISREG(mode.st_mode) or stat.S_ISDIR(mode.st_mode)):
-            raise invalid(path, f"{entry.name}, which is a link or a device", "files and directories alone")
+            raise invalid(path, f"{entry.name}, which is a link or a device", "only files and directories")
         total += mode.st_size
         if count > limits.entries:
             raise too_large(path, f"a directory of more than {limits.entries:,} files", limits.entries)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 
-EXPECTED = "a Keras model of Keras's own layers, without Python code of its own"
-SAVE = "save it by model.save(FILE)"
+EXPECTED = "a Keras model made of Keras's own layers, without Python code"
+SAVE = "save it with model.save(FILE)"
 
 
 def invalid(path: Path | str, actual: str, expected: str = EXPECTED, fix: str = SAVE) -> MistifyError:

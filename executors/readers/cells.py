@@ -93,7 +93,7 @@ class InputCells(Cells):
             self.figures(cell)
         except CellError as error:
             expected = f"numbers in each of the columns {listed(self.columns)}"
-            fix = f"remove columns that are no inputs, or name the one that is {self._tensor.name} (or {X})"
+            fix = f"remove columns that are not inputs, or name the one that is {self._tensor.name} (or {X})"
             raise CellError(error.value, expected, fix, column) from error
 
     def _ids(self, cell: object) -> Array:
@@ -165,7 +165,7 @@ def _whole_numbers(figures: Array, reason: str = "") -> Array:
 def _padded(values: list[int], length: int, padding: int) -> Array:
     if not length:
         raise CellError(
-            counted(len(values), "value"), 'a model of a fixed length, or "length" of the text settings'
+            counted(len(values), "value"), 'a model with a fixed length, or "length" in the text settings'
         )
     if len(values) > length:
         raise CellError(counted(len(values), "value"), f"at most {length}")

@@ -127,8 +127,8 @@ def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:
     if size is None or len(columns) <= max(size, 1):
         return
     actual = f"{len(columns):,} columns for the input {tensor.name}: {listed(columns)}"
-    expected = f"{counted(size, 'column')}, a figure in each"
-    fix = f"remove what is no input of the model, such as the numbers of rows ({columns[0]}?)"
+    expected = f"{counted(size, 'column')}, one number in each"
+    fix = f"remove what is not an input of the model, such as row numbers ({columns[0]}?)"
     raise invalid(Problem(str(path), actual, expected, fix))
 
 

@@ -64,7 +64,7 @@ def _columns(path: Path, reader: "csv.DictReader[str]") -> int:
         if count > 1:
             actual = f"{count} columns {f'named {name}' if name else 'without a name'}"
             fix = "rename or remove the others"
-            raise _bad_row(path, reader.line_num, actual, "a name of its own for each column", fix)
+            raise _bad_row(path, reader.line_num, actual, "a different name for each column", fix)
     return len(names)
 
 

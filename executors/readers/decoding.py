@@ -75,7 +75,7 @@ def _by_pillow(content: bytes, channels: int | None) -> Array:
             _check_size(image.width * image.height)
             pixels = np.asarray(_in_mode(image, None if channels is None else MODES[channels]))
     except UnidentifiedImageError as error:
-        raise ValueError(f"it is none of {', '.join(FORMATS)}") from error
+        raise ValueError(f"it is not one of {', '.join(FORMATS)}") from error
     except Image.DecompressionBombError as error:
         raise ValueError(f"more than {_MOST_PIXELS:,} pixels") from error
     except (_RefusedError, MemoryError):

@@ -100,7 +100,7 @@ def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
     lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
     if len(lengths) > 1 or 0 in lengths:
         shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
-        yield Problem(source, shapes, "as many rows of each, one at least", "check the arrays")
+        yield Problem(source, shapes, "the same number of rows in each, at least one", "check the arrays")
 
 
 def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
@@ -245,7 +245,7 @@ def _out_of_range(
         if lowest == IGNORED:
             expected += f", or {IGNORED} for what is ignored"
     elif isinstance(objective, Binary):
-        wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats where figures are meant"
+        wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats if the output is a number"
     elif output.activation is Activation.SIGMOID:
         wrong, expected = (target < 0) | (target > 1), "figures from 0 to 1, as those of a sigmoid are"
     else:

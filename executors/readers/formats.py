@@ -63,7 +63,7 @@ class Request:
         """Return what an error expects in place of names that the training data do not have."""
         names = self.schema.classes.get(output.name, ())
         if not names:
-            return "numbers of classes, as the training data have no names"
+            return "numbers of classes, because the training data have no class names"
         return f"one of the training data's {', '.join(names[:10])}"
 
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:

@@ -48,7 +48,7 @@ class NpzReader(Reader):
             raise
         except Exception as error:  # whatever readers of archives and of headers stumble over
             actual = f"a file that cannot be read ({_reason(error)})"
-            problem = Problem(str(path), actual, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")
+            problem = Problem(str(path), actual, "an .npz file", "write it with np.savez(FILE, x=..., y=...)")
             raise invalid(problem) from error
 
     def schema(self, path: Path, request: Request) -> Schema:
@@ -106,7 +106,7 @@ def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
         if dtype.hasobject:
             raise ValueError(f"{member} has Python objects in it")
         if 0 in shape[1:]:
-            raise ValueError(f"{member} has rows with nothing in them")
+            raise ValueError(f"{member} has empty rows")
         unread = np.broadcast_to(np.empty((), dtype), shape)
         check_shape(source, member.removesuffix(_SUFFIX), unread, wanted)
         if not unread.size or dtype.kind not in _NUMBERS:

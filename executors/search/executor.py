@@ -100,7 +100,7 @@ class SearchExecutor(IterativePruningExecutor):
         if exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
             left = (
-                "every channel group at its least units, no block left to go, and images as small as can be"
+                "every channel group at its minimum, no block left to remove, and images as small as possible"
             )
             raise StuckError(f"{over} over the limit with {left}")
 

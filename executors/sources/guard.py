@@ -46,7 +46,7 @@ def limited(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -
             raise invalid(
                 path,
                 f"a model that needs more than {memory / GIB:,.1f} GiB to load",
-                "one that needs a few times its size",
+                "a model that needs a few times its own size",
                 "save a smaller model",
             ) from error
         if any(isinstance(cause, _ProcessorTimeError) for cause in causes):

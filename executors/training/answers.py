@@ -35,7 +35,7 @@ def answered(
     """
     for name, array in (*inputs.items(), *outputs.items()):
         if not np.isfinite(array).all():
-            fix = "give other data: on some of these the model computes no numbers"
+            fix = "use other data: for some of these, the model's outputs are not finite"
             raise invalid(Problem(source, f"NaN or infinity in {name}", "finite figures", fix))
     targets = {
         output.name: _target(objectives.get(output.name) or _objective(output), outputs[output.name])

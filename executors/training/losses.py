@@ -39,7 +39,7 @@ def check_output_loss(
     objective = replace(objectives[name], plugged_in=plugged_in)
     if objective.kinds.isdisjoint(plugged_in.kinds):
         kinds = " or ".join(sorted(objective.kinds))
-        raise InvalidValue(loss, f"a loss of {kinds}, which {name} has", "leave it out, or take another one")
+        raise InvalidValue(loss, f"a loss of {kinds}, which {name} has", "leave it out, or use another one")
     some = data.subset(np.arange(min(len(data), _TRIED)))
     output, target = call(model, some.inputs, training=False)[name], tf.constant(some.targets[name])
     try:

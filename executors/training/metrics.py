@@ -124,7 +124,9 @@ def measured(metric: Metric, objectives: Mapping[str, OutputObjective]) -> list[
             for one in Metric
             if not learned.isdisjoint(_kinds(one)) and (len(objectives) > 1 or not one.of_all_outputs)
         ]
-        raise InvalidValue(metric.value, f"one of {', '.join(others)}", "no output learns what it measures")
+        raise InvalidValue(
+            metric.value, f"one of {', '.join(others)}", "there is no output of the kind that it measures"
+        )
     return names
 
 
@@ -145,7 +147,7 @@ def check_labels(metric: Metric | None) -> None:
     """
     if metric is not None and metric.without_labels is not metric:
         instead = metric.without_labels
-        expected = f"{instead}: without labels nobody knows what is right"
+        expected = f"{instead}: without labels there are no right answers"
         raise InvalidValue(metric.value, expected, f'write "{instead}", or give labelled test data')
 
 
@@ -164,7 +166,7 @@ def check_metric(
     for part, data in parts.items():
         for name in names if metric is Metric.ROC_AUC else ():
             if len(np.setdiff1d(data.targets[name], [IGNORED])) < 2:
-                expected = f"another metric, or {part} data of two classes of {name} at least"
+                expected = f"another metric, or {part} data with at least two classes of {name}"
                 raise InvalidValue(metric.value, expected, "add examples of other classes")
 
 

@@ -65,7 +65,7 @@ def _by_output(raw: object) -> object:
     if isinstance(raw, Mapping) and raw:
         return raw
     if isinstance(raw, Mapping):
-        raise InvalidValue(raw, "a figure for one output at least", 'write for example {"price": 0.05}')
+        raise InvalidValue(raw, "a figure for at least one output", 'write for example {"price": 0.05}')
     return {OVERALL: parse_figure(raw)}
 
 
@@ -300,12 +300,12 @@ class PortingConfig(Settings):
         if self.branches and self.quantization.precision is Quantization.INT8_QAT:
             raise InvalidValue(
                 self.quantization.precision.value,
-                "a precision without training, which would give each branch first layers of its own",
+                "a precision without training, as training would give each branch its own first layers",
                 'ask for the precision "int8", or leave "branches" out',
             )
         if self.branches and self.quantization.inputs == "int8":
             raise InvalidValue(
-                "int8 inputs", "float32 inputs: between choices all is float32", 'leave "inputs" out'
+                "int8 inputs", "float32 inputs: what branches share is float32", 'leave "inputs" out'
             )
 
     def _accuracy_is_measurable(self) -> None:
@@ -314,7 +314,7 @@ class PortingConfig(Settings):
         if accuracy is not None and labelled and not self.dataset.has_validation_labels:
             raise InvalidValue(
                 {"accuracy": accuracy},
-                "no accuracy to reach where only the test data have labels, as they take part in no choice",
+                "no accuracy target where only the test data have labels, because they decide nothing",
                 'name a file with labels as "validation", or leave "accuracy" out',
             )
 
@@ -353,7 +353,7 @@ class PortingConfig(Settings):
         if self.tuning.trainable != "none" and Quantization.NONE not in runs:
             raise InvalidValue(
                 {"tuning": self.tuning.trainable, "hardware": self.hardware_name},
-                f"no training on the device, which takes float32: {self.hardware_name} runs {_listed(runs)}",
+                f"no training on the device, which needs float32: {self.hardware_name} runs {_listed(runs)}",
                 'leave "tuning" out, or name other hardware',
             )
         if "quantization" in self.model_fields_set and named not in (Quantization.AUTO, *runs):

@@ -227,7 +227,7 @@ def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[
         identifier = entry.get("id") if isinstance(entry, dict) else None
         if isinstance(identifier, str) and first.setdefault(identifier.casefold(), index) != index:
             other = places[first[identifier.casefold()]]
-            expected = f"an id unlike that of {other}, also without regard to case"
+            expected = f"an id unlike that of {other}, whatever their case"
             of_one_list = other == places[index]
             fix = 'say in braces what differs, such as "{hardware}"' if of_one_list else "rename one of them"
             yield InvalidValue(identifier, expected, fix).problem(f"[{index}].id")

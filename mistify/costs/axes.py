@@ -287,7 +287,7 @@ def built_in_formats() -> tuple[AxisFormat, ...]:
 def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:
     """Return the axis that a plug-in adds; a `TypeError` or `ValueError` says why it is no new axis."""
     if not isinstance(axis, Axis):
-        raise TypeError(f"is {axis!r}, no mistify.costs.axes.Axis")
+        raise TypeError(f"is {axis!r}, not a mistify.costs.axes.Axis")
     if axis.key != name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):
         raise ValueError(f"its key is {axis.key!r}: expected the entry point's name, a word, and a new one")
     if not _KEY.fullmatch(axis.quantity) or axis.quantity in {known.quantity for known in axes.values()}:

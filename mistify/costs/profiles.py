@@ -96,7 +96,7 @@ class NominalProfile(HardwareProfile):
         if not self.inference_us and not self.operator_us:
             return "its data sheet"
         return (
-            "its data sheet, extrapolated from the share of one that a processor reaches and from how long "
+            "its data sheet, extrapolated from what a processor reaches of its own, and from how long "
             "accelerators take to start"
         )
 
@@ -168,7 +168,7 @@ class MeasuredProfile(HardwareProfile):
     @override
     def evidence(self) -> str:
         """Its own measurements."""
-        return "what operators take there"
+        return "measurements of its operators"
 
     def __str__(self) -> str:
         return f"the device {self.name} as it was measured"

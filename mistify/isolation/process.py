@@ -108,6 +108,6 @@ def _start() -> tuple[subprocess.Popen[bytes], Connection]:
 def _ended(code: int) -> ProcessEndedError | MemoryError:
     """Return the exception for a process that ended with a code, below 0 for a signal."""
     if code == -signal.SIGKILL:
-        return MemoryError("the process that was to do it was killed, as happens where memory runs out")
+        return MemoryError("its process was killed, probably because memory ran out")
     how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
     return ProcessEndedError(f"its process ended {how}")

@@ -132,7 +132,9 @@ def measured_in(units: Mapping[str, float]) -> QuantityKind:
         raise ValueError(f"the units {dict(units)} need sizes above 0, of which one is 1")
     unreadable = [name for name in units if not _UNIT.fullmatch(name) or name == "x"]
     if unreadable:
-        raise ValueError(f"units cannot be called {unreadable}: they are letters, per cents and slashes")
+        raise ValueError(
+            f"units cannot be called {unreadable}: they consist of letters, per cent signs and slashes"
+        )
     return QuantityKind(
         f'an amount such as "2{plain}" (a plain number is {plain}), or "0.5x" of the source model',
         MappingProxyType({"": Decimal(1), **sizes}),

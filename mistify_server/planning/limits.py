@@ -23,7 +23,7 @@ _NO_STRUCTURE = (
     "this model has no Keras structure, so its architecture cannot be adapted, only quantized and packaged"
 )
 _FIXED_COST = f"what it takes: {_NO_STRUCTURE}"
-_USE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
+_USE_KERAS = "give the Keras model itself, saved with model.save(FILE)"
 
 #: How many times longer the source may take when it is measured again.
 _LATENCY_VARIATION = 1.25

@@ -155,9 +155,7 @@ class JobSnapshot:
         known = {goal.id.casefold() for goal in self.job.goals}
         for index, config in enumerate(configs):
             if config.id.casefold() in known:
-                expected = (
-                    f"an id unlike those of the goals of the job {self.job.id}, also without regard to case"
-                )
+                expected = f"an id unlike those of the goals of the job {self.job.id}, whatever their case"
                 yield InvalidValue(config.id, expected, "rename it").problem(f"[{index}].id")
 
     def _changed_hardware(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ class PublishedModels:
         """Return the weights of a package that members of a group can tune.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, it is none of the group's, is not the one that was tuned, or
+            MistifyError: INVALID_PUBLICATION, it is not one of the group's, is not the one that was tuned, or
                 has no weights to tune.
         """
         key = package, group.job_id, group.batch

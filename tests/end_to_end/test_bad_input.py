@@ -196,7 +196,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
         ExpectedProblem(
             "[0].algorithm.config.threshold",
             "threshold",
-            'with "auto" a setting of all algorithms; this one is of morphnet',
+            'with "auto", only settings of all algorithms; it belongs to morphnet',
             '"name": "morphnet"',
         ),
     ),
@@ -210,11 +210,11 @@ MODELS: dict[str, ExpectedProblem] = {
     "tinny.keras": ExpectedProblem(
         "[0].model", '"tinny.keras"', "digits-resnet", 'did you mean "tiny.keras"?'
     ),
-    "noise.keras": ExpectedProblem("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
-    "noise.h5": ExpectedProblem("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
-    "table.h5": ExpectedProblem("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "noise.keras": ExpectedProblem("[0].model", "", "a Keras model", "save it with model.save(FILE)"),
+    "noise.h5": ExpectedProblem("[0].model", "", "a Keras model", "save it with model.save(FILE)"),
+    "table.h5": ExpectedProblem("[0].model", "", "a Keras model", "save it with model.save(FILE)"),
     "notes.txt": ExpectedProblem(
-        "[0].model", "a file named notes.txt", ".keras, .h5", "save it by model.save(FILE)"
+        "[0].model", "a file named notes.txt", ".keras, .h5", "save it with model.save(FILE)"
     ),
     "unknown.keras": ExpectedProblem(
         "[0].model", "layer 'product' is a", "supported layers", "CONTRIBUTING.md"

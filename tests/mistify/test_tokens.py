@@ -23,7 +23,7 @@ def test_a_file_that_is_open_to_other_users_is_refused(tmp_path: Path, mode: int
     path = write_token(tmp_path / "token", "s3cret")
     path.chmod(mode)
     error = refused(path)
-    assert f"{path}: got mode {mode:04o}; expected a file that is closed to other users" in str(error)
+    assert f"{path}: got mode {mode:04o}; expected a file that other users cannot read" in str(error)
     assert f"chmod 600 {path}" in str(error)
 
 

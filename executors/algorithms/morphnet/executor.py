@@ -133,7 +133,7 @@ class MorphNetExecutor(IterativePruningExecutor):
                 self._target = None
         elif self._cut_by_importance(limits) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
-            raise StuckError(f"{over} over the limit with every channel group at its least units")
+            raise StuckError(f"{over} over the limit with every channel group at its minimum")
 
     def _cut_towards(self, target: Allocation, done: float) -> None:
         """Leave out the blocks that are to go, and cut the least important units of each group.

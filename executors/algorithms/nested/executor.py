@@ -113,7 +113,7 @@ class NestedExecutor(PruningExecutor):
             self._show(assignment)
         over = ", ".join(exceeded(self.measure(), assignment.budget))
         if over:
-            raise StuckError(f"{over} over the limit with every channel group at its least units")
+            raise StuckError(f"{over} over the limit with every channel group at its minimum")
         return steps
 
     @staticmethod

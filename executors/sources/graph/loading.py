@@ -142,7 +142,7 @@ def _check_computing(
     for name in sorted(operations - {function.signature.name for function in functions} - allowed):
         known = op_def_registry.get(name)
         if known is None or known.is_stateful or name in _OUTSIDE:
-            raise invalid(path, f"the operation {name}", "a graph that computes, and nothing else")
+            raise invalid(path, f"the operation {name}", "a graph that only computes")
 
 
 def _frozen(path: Path, signature: Any) -> FrozenGraph:

@@ -34,7 +34,7 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     model.trainable = True
     if not model.trainable_weights:
         expected, fix = "layers with weights, such as Dense", "save the model that was trained"
-        raise invalid(path, "a model without weights, of which nothing can be adapted", expected, fix)
+        raise invalid(path, "a model without weights, which leaves nothing to adapt", expected, fix)
     try:
         structure = analyse(model)
         _check_memory(path, structure)

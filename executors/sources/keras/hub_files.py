@@ -8,7 +8,7 @@ from executors.inspection.archive import CONFIG
 from mistify.errors import MistifyError
 
 _PRESET = (
-    'save it by model.save_to_preset(DIR), and write "model": "keras_hub/DIR?sequence=N", where a text has '
+    'save it with model.save_to_preset(DIR), and write "model": "keras_hub/DIR?sequence=N", where a text has '
     "N tokens"
 )
 

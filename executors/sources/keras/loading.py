@@ -59,7 +59,7 @@ def load_keras(path: Path, sequence: int | None = None, classes: int | None = No
 def _registered(path: Path, name: str) -> bool:
     package, broken = name.partition(">")[0], import_layers()
     if package in broken:
-        expected = f"the plug-in with the layers of {package} to be importable"
+        expected = f"an importable plug-in with the layers of {package}"
         raise invalid(path, f"a layer {name}, but {broken[package]}", expected, "fix the plug-in")
     return name in keras.saving.get_custom_objects()
 

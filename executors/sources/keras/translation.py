@@ -109,7 +109,7 @@ def _compare(path: Path, old: Any, model: keras.Model) -> None:
     if not apart <= TOLERANCE:
         raise invalid(
             path, f"outputs that differ by {apart:.2g} of their size once translated to Keras 3",
-            "equal outputs", "save the model by Keras 3",
+            "equal outputs", "save the model with Keras 3",
         )  # fmt: skip
 
 

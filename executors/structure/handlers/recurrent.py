@@ -37,7 +37,7 @@ def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
     if node.layer.stateful:
         raise UnsupportedLayerError(
             f"layer {node.name!r} is stateful; expected stateful=False, "
-            "as packages take each example by itself"
+            "because packages process each example separately"
         )
     mask = node.argument("mask")
     if len(node.inputs) != 1 + (mask is not None):

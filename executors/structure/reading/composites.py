@@ -31,7 +31,7 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
         raise _opaque(name, layer, f"has weights of its own ({', '.join(v.name for v in own)})")
     inputs = {id(tensor): _input_like(tensor) for tensor in arguments.keras_tensors}
     if "training" in inspect.signature(layer.call).parameters and not keras_internals.has_sublayers(layer):
-        raise _opaque(name, layer, "acts otherwise in training")
+        raise _opaque(name, layer, "behaves differently in training")
     if any(keras_internals.mask_of(tensor) is not None for tensor in arguments.keras_tensors):
         raise _opaque(name, layer, "takes the mask of an Embedding(mask_zero=True) or a Masking layer")
 

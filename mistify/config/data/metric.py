@@ -61,7 +61,7 @@ class Metric(StrEnum):
 
     @property
     def plugged_in(self) -> bool:
-        """True if it is none of Mistify's own."""
+        """True if it is not one of Mistify's own."""
         return self.name not in Metric.__members__
 
     @property

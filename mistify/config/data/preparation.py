@@ -44,13 +44,13 @@ class InputScaling(Settings):
     Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
     """
 
-    factor: float = Field(default=1.0, description="is multiplied with each value")
-    offset: float = Field(default=0.0, description="is added afterwards")
+    factor: float = Field(default=1.0, description="the factor that each value is multiplied by")
+    offset: float = Field(default=0.0, description="added to each value after that")
     mean: tuple[float, ...] | None = Field(
-        default=None, description="in place of both, with `std`: is subtracted, a value for each channel"
+        default=None, description="subtracted, one value per channel; with `std`, in place of the two above"
     )
     std: tuple[Positive, ...] | None = Field(
-        default=None, description="the divisor after that, a value for each channel"
+        default=None, description="the divisor after that, one value per channel"
     )
 
     @model_validator(mode="after")
@@ -75,14 +75,15 @@ class ImagePreparation(InputScaling):
 
     size: tuple[Pixels, Pixels] | None = Field(
         default=None,
-        description="height and width; by default those of the input",
+        description="height and width; by default, those of the input",
         examples=[[224, 224]],
     )
     resize: Literal["bilinear", "nearest"] = Field(
         default="bilinear", description='"bilinear", with antialiasing, or "nearest"'
     )
     colour: Colour | None = Field(
-        default=None, description='"rgb", "bgr" or "grey"; by default "rgb" of three channels, "grey" of one'
+        default=None,
+        description='"rgb", "bgr" or "grey"; by default, "rgb" for three channels, "grey" for one',
     )
     layout: Literal["channels_last", "channels_first"] = Field(
         default="channels_last", description='"channels_last" or "channels_first"'
@@ -96,7 +97,9 @@ class ImagePreparation(InputScaling):
         """
         sizes = list(shape)
         if len(sizes) != len(("height", "width", "channels")):
-            raise InvalidValue(list(shape), "an input of height, width and channels", "declare another kind")
+            raise InvalidValue(
+                list(shape), "an input with height, width and channels", "declare another kind"
+            )
         channels = sizes.pop(-1 if self.layout == "channels_last" else 0)
         colour = self.colour or ("grey" if channels == 1 else "rgb")
         if channels is not None and channels != _CHANNELS[colour]:
@@ -110,7 +113,7 @@ class ImagePreparation(InputScaling):
     def _size(self, sizes: Shape) -> tuple[int, int]:
         height, width = self.size or sizes
         if height is None or width is None:
-            raise InvalidValue("no size", "one, as the input leaves it free", 'add "size"')
+            raise InvalidValue("no size", "one, because the input does not fix it", 'add "size"')
         for size, own in zip((height, width), sizes, strict=True):
             if own not in (None, size):
                 raise InvalidValue([height, width], f"the input's {list(sizes)}", "leave it out")
@@ -124,10 +127,13 @@ class TokenPreparation(Settings):
     """
 
     length: int | None = Field(
-        default=None, ge=1, description="tokens of an example; by default those of the input", examples=[64]
+        default=None,
+        ge=1,
+        description="tokens in an example; by default, as many as the input takes",
+        examples=[64],
     )
     vocabulary: File = Field(
-        description="a file with a token on each line, whose number, from 0, is its id",
+        description="a file with one token per line; its id is the number of the line, from 0",
         examples=["vocab.txt"],
     )
 
@@ -143,9 +149,7 @@ class TokenPreparation(Settings):
             )
         length = self.length or shape[0]
         if length is None:
-            raise InvalidValue(
-                "no length", "tokens of an example, which the input leaves free", 'add "length"'
-            )
+            raise InvalidValue("no length", "a length, because the input does not fix one", 'add "length"')
         if shape[0] not in (None, length):
             raise InvalidValue(length, f"the input's {shape[0]}", "leave it out")
         return self.model_copy(update={"length": length})

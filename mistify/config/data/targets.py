@@ -26,7 +26,7 @@ def above_all_shares(figure: float, output: str, metric: Metric | None) -> Inval
     return InvalidValue(
         figure,
         f"{f'{metric}, ' if metric else ''}a share above 0 and up to 1",
-        f'{in_percent}if it is an error that is limited, say so in the dataset: "{setting}": {error}',
+        f'{in_percent}if the target limits an error, say so in the dataset: "{setting}": {error}',
     )
 
 

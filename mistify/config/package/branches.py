@@ -25,7 +25,7 @@ def _multiple(value: object) -> float:
     except (ValueError, ZeroDivisionError) as error:
         raise InvalidValue(value, _EXPECTED, "write a fraction or a number followed by x") from error
     if not _LEAST <= multiple <= _MOST:
-        raise InvalidValue(value, _EXPECTED, "choose one in between")
+        raise InvalidValue(value, _EXPECTED, "choose one in that range")
     return float(multiple)
 
 

@@ -26,7 +26,7 @@ _DEVICES_PER_PAGE: Final = 100
 #: A config to start from.
 _EXAMPLE: Final = """\
 [
-  // One goal for each class of devices: docs/config.md has all that a goal can say.
+  // One goal for each class of devices; docs/config.md explains goals.
   {
     "id": "phone",
     "model": "digits-resnet",

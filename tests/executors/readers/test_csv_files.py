@@ -15,7 +15,7 @@ SIGNATURE = signature([Input("x", (3,), "float32")], [Output("y", (3,), Activati
     [
         (
             ["a", "b", "a", "y"],
-            "row 1: 2 columns named a; expected a name of its own for each column; rename",
+            "row 1: 2 columns named a; expected a different name for each column; rename",
         ),
         (["x", "y", "y", "y"], "row 1: 3 columns named y"),
         (["a", "", "", "y"], "row 1: 2 columns without a name"),
@@ -43,8 +43,8 @@ def test_the_row_that_is_no_csv_is_reported(tmp_path):
 def test_columns_that_are_no_inputs_are_named_and_not_rows(tmp_path):
     path = write_csv(tmp_path / "t.csv", ["id", "a", "b", "c", "y"], [[7, 1, 2, 3, 0], [8, 4, 5, 6, 1]])
     reported = problem_of(path, SIGNATURE)
-    assert "got 4 columns for the input x: id, a, b and c; expected 3 columns, a figure in each" in reported
-    assert reported.endswith("remove what is no input of the model, such as the numbers of rows (id?)")
+    assert "got 4 columns for the input x: id, a, b and c; expected 3 columns, one number in each" in reported
+    assert reported.endswith("remove what is not an input of the model, such as row numbers (id?)")
 
 
 def test_the_column_that_has_no_figures_is_named(tmp_path):

@@ -65,7 +65,7 @@ def test_a_text_beside_other_columns_has_to_be_named(tmp_path, tokens):
     path = write_csv(tmp_path / "t.csv", ["id", "text", "spam"], [[1, "play jazz", 0], [2, "play rock", 1]])
     reported = problem_of(path, signature([tokens], [SPAM]), text=HASHED)
     assert "row 2: text = 'play jazz'; expected numbers in each of the columns id and text" in reported
-    assert "remove columns that are no inputs, or name the one that is tokens (or x)" in reported
+    assert "remove columns that are not inputs, or name the one that is tokens (or x)" in reported
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -325,7 +325,7 @@ def test_images_that_cannot_be_read_and_missing_classes_are_reported(tmp_path):
     root = write_images(tmp_path / "pets", {f"{kind}/1.png": image for kind in "abc"})
     sig = signature([IMAGE], [KIND])
     (root / "b" / "2.jpg").write_bytes(b"no image")
-    assert "b/2.jpg, which cannot be decoded (it is none of AVIF, BMP" in problem_of(root, sig)
+    assert "b/2.jpg, which cannot be decoded (it is not one of AVIF, BMP" in problem_of(root, sig)
     (root / "b" / "2.jpg").unlink()
     test = write_images(tmp_path / "test", {"a/1.png": image, "z/1.png": image})
     assert "a class z; expected one of the training data's a, b, c" in problem_of(test, sig, train=str(root))

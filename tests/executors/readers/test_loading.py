@@ -313,7 +313,7 @@ def test_a_shape_beyond_all_numbers_is_refused(tmp_path):
 def test_rows_with_nothing_in_them_are_refused(saved):
     free = Signature((Input("image", (None,), "float32"),), (SCORES,))
     (problem,) = problems_of(saved(x=np.empty((6, 0), np.float32), y=Y), free)
-    assert "x.npy has rows with nothing in them" in problem
+    assert "x.npy has empty rows" in problem
 
 
 def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
@@ -391,8 +391,11 @@ def test_names_of_classes_are_none_of_training_data_without(labelled, tmp_path, 
     names = ["cat", "dog", "eel"]
     assert "row 2: scores = 'cat'; expected numbers" in problem_of(labelled("t.csv", names), sig, train=known)
     reported = problem_of(labelled("t.tfrecord", names), sig, train=known)
-    assert "record 0: y is 'cat'; expected numbers of classes, as the training data have no names" in reported
+    assert (
+        "record 0: y is 'cat'; expected class numbers, because the training data have no class names"
+        in reported
+    )
     image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
     pets = write_images(tmp_path / "pets", {f"{name}/1.png": np.zeros((6, 5, 3), np.uint8) for name in names})
     reported = problem_of(pets, image, train=known)
-    assert "a class cat; expected numbers of classes, as the training data have no names" in reported
+    assert "a class cat; expected class numbers, because the training data have no class names" in reported

@@ -122,9 +122,9 @@ def test_the_area_under_the_curve_needs_two_classes():
     both, one = Dataset({}, {"spam": ANSWERS}), Dataset({}, {"spam": np.zeros(9)})
     check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": both})
     check_metric(Metric.ACCURACY, {"spam": SIGMOID}, {"test": one})
-    with pytest.raises(InvalidValue, match="test data of two classes of spam"):
+    with pytest.raises(InvalidValue, match="test data with at least two classes of spam"):
         check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": one})
-    with pytest.raises(InvalidValue, match="validation data of two classes of spam"):
+    with pytest.raises(InvalidValue, match="validation data with at least two classes of spam"):
         check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": one, "test": both})
 
 

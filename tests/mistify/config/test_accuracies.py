@@ -12,7 +12,7 @@ def test_per_cent_without_its_mark_is_refused_with_what_to_write(accuracy, datas
     (problem,) = problems(entry(dataset=data, adaptation_goal={"FLOP": "0.5x", "accuracy": accuracy}))
     assert problem.place == "[0].adaptation_goal.accuracy"
     assert problem.value == "90.0"
-    assert problem.fix.startswith('write "90%" or "0.9"; if it is an error')
+    assert problem.fix.startswith('write "90%" or "0.9"; if the target limits an error')
 
 
 @pytest.mark.parametrize(

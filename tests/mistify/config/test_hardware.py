@@ -105,7 +105,7 @@ def test_others_are_not(precision):
 
 
 def test_a_package_for_integers_alone_cannot_be_trained_on_the_device():
-    with pytest.raises(MistifyError, match="no training on the device, which takes float32: edge-tpu runs"):
+    with pytest.raises(MistifyError, match="no training on the device, which needs float32: edge-tpu runs"):
         parse_batch(goal("edge-tpu", tuning={"trainable": "network"}))
 
 

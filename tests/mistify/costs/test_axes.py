@@ -128,7 +128,7 @@ def test_hardware_is_not_called_like_a_precision():
     config = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}}
     config |= {"adaptation_goal": {"latency": "1ms"}}
     config |= {"hardware": {"name": "Int8", "compute_power": 1, "memory_bandwidth": 1}}
-    with pytest.raises(MistifyError, match="no precision"):
+    with pytest.raises(MistifyError, match="name it after a precision"):
         parse_batch(json.dumps(config))
 
 
@@ -292,7 +292,7 @@ def test_plug_ins_that_cannot_be_used_refuse_the_goals_that_name_them(tmp_path):
         "absent": "ModuleNotFoundError",
         "other": "entry point's name",
         "flops": "its quantity",
-        "number": "is 3, no mistify.costs.axes.Axis",
+        "number": "is 3, not a mistify.costs.axes.Axis",
     }.items():
         refused = str(asked(site, **{name: 5})["refused"])
         assert f"[0].adaptation_goal.{name}: got 5; expected the name of a metric that can be used" in refused

@@ -41,7 +41,7 @@ def _refuse_opaque(unchecked: Iterable[Operator]) -> None:
         if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
             raise invalid(
                 "the graph", f"the operator {operator.name}, whose cost is not known",
-                "operators without state", "give the Keras model itself, saved by model.save(FILE)",
+                "operators without state", "give the Keras model itself, saved with model.save(FILE)",
             )  # fmt: skip
 
 

@@ -271,7 +271,7 @@ def test_a_model_without_weights_is_refused(tmp_path):
     image = keras.Input((8, 8, 3))
     x = layers.Normalization(mean=[1.0, 2.0, 3.0], variance=[1.0, 1.0, 1.0])(image)
     keras.Model(image, layers.Softmax()(layers.GlobalAveragePooling2D()(x))).save(tmp_path / "model.keras")
-    refused(tmp_path / "model.keras", "a model without weights, of which nothing can be adapted")
+    refused(tmp_path / "model.keras", "a model without weights, which leaves nothing to adapt")
 
 
 @pytest.mark.parametrize("saved", [True, False])

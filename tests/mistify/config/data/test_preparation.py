@@ -1,4 +1,4 @@
-"""Names of classes and preparations in a config, and the tables of their settings in docs/config.md."""
+"""Names of classes and preparations in a config, and the tables in docs/reference/config.md."""
 
 import pytest
 from pydantic import ValidationError
@@ -69,4 +69,4 @@ def test_the_documentation_has_every_setting_as_the_config_declares_it(settings)
         for name, field in settings.model_fields.items()
     ]
     table = "\n".join(rows)
-    assert table in (REPOSITORY / "docs/config.md").read_text(), table
+    assert table in (REPOSITORY / "docs/reference/config.md").read_text(), table

@@ -35,7 +35,7 @@ def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(inputs, sha
         ({"from": "a third"}, "write a fraction or a number followed by x"),
         ({"to": True}, "write a fraction or a number followed by x"),
         ({"to": "9" * 400}, "write a fraction or a number followed by x"),
-        ({"to": "100x"}, "choose one in between"),
+        ({"to": "100x"}, "choose one in that range"),
         ({"from": "2x", "to": "3x"}, 'write for example "from": "1/3x", "to": "3x"'),
         ({"from": "1x", "to": "1x"}, 'write for example "from": "1/3x", "to": "3x"'),
         ({"count": 1}, "write for example 3"),
