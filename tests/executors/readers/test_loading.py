@@ -398,4 +398,6 @@ def test_names_of_classes_are_none_of_training_data_without(labelled, tmp_path, 
     image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
     pets = write_images(tmp_path / "pets", {f"{name}/1.png": np.zeros((6, 5, 3), np.uint8) for name in names})
     reported = problem_of(pets, image, train=known)
-    assert "a class cat; expected numbers of classes, because the training data have no class names" in reported
+    assert (
+        "a class cat; expected numbers of classes, because the training data have no class names" in reported
+    )
