@@ -2,9 +2,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := goal_tree collective executors limits peer_torch_pruning streaming precision snips no_data \
-	tradeoffs effort forecasts branches larger elastic_quality elastic_search elastic_devices elastic_update switching inference loaded_memory blocks latency_prediction other_device data_sheets large_jobs submissions interruptions many_jobs web \
-	peer_lookup coordinator step tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
+BENCHMARKS := porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
+	porting.streaming porting.precision porting.snips porting.no_data porting.tradeoffs porting.effort \
+	porting.forecasts porting.branches porting.larger porting.step \
+	elastic.quality elastic.search elastic.devices elastic.update elastic.blocks \
+	device.switching device.inference device.loaded_memory \
+	latency.prediction latency.other_device latency.data_sheets \
+	server.large_jobs server.submissions server.interruptions server.many_jobs server.web \
+	tuning.peer_lookup tuning.coordinator tuning.step tuning.accuracy tuning.convergence \
+	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
 .PHONY: help install demo test test-slow test-web bench docs support-matrix check format proto clean
@@ -46,7 +52,7 @@ docs: install  ## Build the documentation site in build/site/; a warning is an e
 
 support-matrix: install  ## Write docs/support-matrix.md: looks at 42 architectures, which takes half an hour
 	mkdir -p docs
-	$(BIN)/python -m benchmarks.support_matrix --write docs/support-matrix.md
+	$(BIN)/python -m benchmarks.porting.support_matrix --write docs/support-matrix.md
 
 check: install  ## Format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .

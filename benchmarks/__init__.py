@@ -1,1 +1,1 @@
-"""Benchmarks, one file per table or figure; `harness.py` has the rules, `RESULTS.md` the figures."""
+"""Benchmarks, a folder per part; `harness/` has the rules they follow, `RESULTS.md` the figures."""

@@ -68,8 +68,8 @@ class Efficiency:
 
 
 #: Of LiteRT with one thread, fitted to an AMD EPYC whose core has 260 GFLOP/s and 41 GB/s, on 2026-11-24
-#: (benchmarks/data_sheets.py). The one device that was measured stands for all: how another one deviates from
-#: its data sheet, only measuring it can tell.
+#: (benchmarks/latency/data_sheets.py). The one device that was measured stands for all: how another one
+#: deviates from its data sheet, only measuring it can tell.
 MEASURED: Final = Efficiency(
     inference_us=0.45,
     operator_us=0.045,

@@ -44,7 +44,7 @@ Within: TypeAlias = Callable[[Widths, Budget], Widths]
 _RANGE: Final = 4.0
 
 #: The part of a segment's steps in which one of its networks would learn no more by itself: those of 1,200
-#: steps are better than with 300 for each goal (`benchmarks.collective`).
+#: steps are better than with 300 for each goal (`benchmarks.porting.collective`).
 _SHARE: Final = 1 / 4
 
 #: Networks of a segment whose widths are chosen; others are in between.

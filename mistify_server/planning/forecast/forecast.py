@@ -35,8 +35,8 @@ from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 
 #: Halvings of the multiply-adds for one of the latency, at most: ResNet-8 takes 1.06 and 1.2 with limits
-#: of 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.limits`). Scaling all widths alike may take
-#: more, but algorithms prefer the widths that kernels compute fastest.
+#: of 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.porting.limits`). Scaling all widths alike may
+#: take more, but algorithms prefer the widths that kernels compute fastest.
 _HALVINGS_FOR_LATENCY: Final = 1.3
 
 #: Numbers of tuning rounds that are tried: from one to the most, evenly spread by their logarithms.

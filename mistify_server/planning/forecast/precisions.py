@@ -6,8 +6,8 @@ from typing import Final
 from mistify.costs.quantization import Quantization
 from mistify.jobs.plan import Estimate
 
-#: Accuracy that a precision has cost, as a share; the safest first. Means of `benchmarks.precision` over
-#: ResNet-8 and its half, with three seeds each, on validation images (benchmarks/RESULTS.md).
+#: Accuracy that a precision has cost, as a share; the safest first. Means of `benchmarks.porting.precision`
+#: over ResNet-8 and its half, with three seeds each, on validation images (benchmarks/RESULTS.md).
 KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
     Quantization.NONE: 0.0,
     Quantization.FLOAT16: 0.0004,

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.support_matrix import architectures
+from benchmarks.porting.support_matrix import architectures
 from executors.structure import analyse, segments
 from tests.executors.structure.architectures import FAMILIES, MOSTLY_SLOW_FAMILIES
 from tests.executors.structure.networks import conv, outputs, randomised, same, unmasked

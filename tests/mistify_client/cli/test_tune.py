@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mistify_client
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest

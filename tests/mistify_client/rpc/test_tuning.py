@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.weights import write_weights
 from mistify.v1 import tuning_pb2 as pb

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.peers.hints import Hints
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.versions import state_directory

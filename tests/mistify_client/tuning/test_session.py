@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mistify_client
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify

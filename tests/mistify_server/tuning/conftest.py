@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import fleet
-from benchmarks.fleet import Device
+from benchmarks.tuning import fleet
+from benchmarks.tuning.fleet import Device
 from mistify.peers.membership import PackageReference, Peer, Publication
 from mistify_client.rpc.tuning import describe
 from mistify_server.store.directory import Store, open_store

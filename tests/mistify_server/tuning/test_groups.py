@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode
 from mistify_server.cli import app
 from mistify_server.store.directory import open_store

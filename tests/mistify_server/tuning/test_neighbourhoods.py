@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.correlation import correlation
 from mistify.peers.membership import Publication

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.weights import write_weights
 from mistify.peers.correlation import correlation

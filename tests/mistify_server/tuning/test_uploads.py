@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from tests.support.disks import files_limited_to
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import fleet
+from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.hints import Hints
 from mistify.peers.membership import PackageReference, Publication

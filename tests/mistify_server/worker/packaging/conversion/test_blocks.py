@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from benchmarks.blocks import with_features
+from benchmarks.elastic.blocks import with_features
 from executors.structure.blocks import blocks_of
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore

@@ -1,0 +1,1 @@
+"""Benchmarks of packages on a device: calls, switching between branches, and memory."""

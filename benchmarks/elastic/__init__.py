@@ -1,0 +1,1 @@
+"""Benchmarks of packages in blocks: subnets, the search for one on a device, and the blocks."""

@@ -1,0 +1,388 @@
+"""Networks in blocks against the same networks as a whole.
+
+`python -m benchmarks.elastic.blocks [--quick] [--json FILE] [NAME ...]`
+
+Twelve architectures of the support matrix, with random weights, are divided into segments of at most a tenth
+of the parameters and packaged as block stores, in float32 and in int8. Each is compared with the same network
+converted as a whole.
+
+- `float_difference`: how far the stitched network is from the whole one, as a share of the largest output;
+- `int8_steps`: the same in int8, in steps of the output. In the whole network, what blocks pass on is an
+  output as well: otherwise LiteRT adds in place while the converter looks for ranges, and it takes those of
+  sums for those of what is added. `int8_package_steps` is the difference from a network without such outputs;
+- `sum_of_blocks`: how far the latencies of the blocks together are from that of the whole network, as a share
+  of it: the median of the architectures. The blocks run in turn, and each is timed by itself. `alone` is the
+  same of blocks that run many times each, with their weights in the processor's cache. With one thread in
+  seconds of the processor, since on a busy core longer calls wait more often than short ones; with two, where
+  the process has two cores, in seconds on the clock;
+- `memory_share`: the resident memory of one block of a store of 40 MB over that of the whole network, both
+  less that of a process that has loaded neither;
+- `stitch_ms`: milliseconds of the processor to stitch the blocks of a network of 1 MB.
+"""
+
+import math
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Any, Final, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from ai_edge_litert import schema_py_generated as schema
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.harness.run import Figures, Target, median_seconds, run, seconds
+from benchmarks.porting.support_matrix import architectures, random_inputs, randomise
+from executors.structure.blocks import Block, blocks_of
+from executors.structure.exporting import NamedFunction, constant
+from executors.structure.reading.reader import read_graph
+from executors.structure.signature import output_names
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.profiling.measuring import load_network
+from mistify.tflite.combining import names_of, read_network
+from mistify.wording import counted
+from mistify_client.assembly.stitching import stitch, stitched
+from mistify_server.worker.packaging.conversion.blocks import block_store
+from mistify_server.worker.packaging.conversion.converter import convert_function, saved
+from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, typed
+from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
+
+NAMES: Final = (
+    *("MobileNetV3Small", "BERT classifier", "BERT span", "MobileNet", "MobileNetV2", "MobileNetV3Large"),
+    *("EfficientNetB0", "EfficientNetV2B0", "ResNet50V2", "ResNet50", "DenseNet121", "NASNetMobile"),
+)
+QUICK: Final = ("MobileNet", "MobileNetV3Small", "BERT classifier")
+PRECISIONS: Final = {"float": Quantization.NONE, "int8": Quantization.INT8}
+
+TARGETS: Final[dict[str, Target]] = {
+    "float_difference": {"max": 1e-6},
+    "int8_steps": {"max": 1},
+    "float_sum_of_blocks_1_thread": {"max": 0.03},
+    "int8_sum_of_blocks_1_thread": {"max": 0.03},
+    "float_sum_of_blocks_2_threads": {"max": 0.1},
+    "int8_sum_of_blocks_2_threads": {"max": 0.1},
+    "memory_share": {"max": 0.25},
+    "stitch_ms": {"max": 100},
+}
+
+#: The largest share of the parameters up to which segments are joined.
+_LARGEST: Final = 0.1
+
+#: Examples from which scales are taken, and on which outputs are compared.
+_EXAMPLES: Final = 10
+
+#: Rounds in which whole and blocks take turns, and how often all of it runs in one.
+_ROUNDS: Final = 20
+_QUICK_ROUNDS: Final = 5
+_PASSES: Final = 11
+
+#: Calls of nothing, whose time is that of reading the clock.
+_EMPTY_CALLS: Final = 1_000
+
+#: The least of a burst of one block.
+_LEAST_CALLS: Final = 3
+_BURST_SECONDS: Final = 0.004
+
+_STITCHES: Final = 15
+
+_MEGABYTE: Final = 1e6
+
+#: Of the screen: wide enough for the table.
+_COLUMNS: Final = 120
+
+
+@dataclass(frozen=True)
+class Result:
+    """The figures of an architecture at a precision.
+
+    Attributes:
+        blocks: Number of blocks.
+        difference: Between the outputs of the stitched network and the whole one, as a share of the largest
+            output.
+        steps: The same in steps of the output; NaN in float32.
+        package_steps: The same against a network without the features among its outputs.
+        whole_ms: Milliseconds of the whole network with one thread.
+        in_turn: Number of threads -> latencies of the blocks together over that of the whole.
+        alone: The same with one thread, for blocks that run alone.
+    """
+
+    name: str
+    precision: str
+    blocks: int
+    difference: float
+    steps: float
+    package_steps: float
+    whole_ms: float
+    in_turn: Mapping[int, float]
+    alone: float
+
+
+class Timing(NamedTuple):
+    """How latencies are measured: with which numbers of threads, and in how many rounds."""
+
+    threads: Sequence[int]
+    rounds: int
+
+
+def measure(options: Namespace) -> Figures:
+    """Measure each architecture in a process of its own, then memory and stitching, and print the tables."""
+    names = options.names or (QUICK if options.quick else NAMES)
+    cores = len(os.sched_getaffinity(0))
+    threads = [count for count in (1, 2) if count <= cores]
+    timing = Timing(threads, _QUICK_ROUNDS if options.quick else _ROUNDS)
+    results: list[Result] = []
+    context = get_context("spawn")
+    for name in track(names, console=Console(stderr=True)):
+        with ProcessPoolExecutor(1, mp_context=context) as process:
+            results += process.submit(compare, name, timing).result()
+        for result in results[-len(PRECISIONS) :]:
+            Console(stderr=True).print(result)
+    Console(width=_COLUMNS).print(_table(results))
+    return {**_figures(results, threads), "memory_share": _memory_share(), "stitch_ms": _stitch_ms()}
+
+
+def compare(name: str, timing: Timing) -> list[Result]:
+    """Return the figures of an architecture at each precision."""
+    keras.utils.set_random_seed(0)
+    model = architectures()[name]()
+    randomise(read_graph(model))
+    examples = random_inputs(model, _EXAMPLES)
+    blocks = blocks_of(model, _LARGEST)
+    results = []
+    with saved(model) as network:
+        for precision, quantization in PRECISIONS.items():
+            files = block_store(blocks, quantization, examples)
+            parts = {block.file: files[block.file] for block in blocks}
+            whole = network.at(QuantizationConfig(precision=quantization), examples)
+            reference = with_features(blocks, examples) if quantization.integer else whole
+            compared = _compared(parts, whole, reference, examples)
+            results.append(Result(name, precision, len(blocks), **compared, **_timed(parts, whole, timing)))
+    return results
+
+
+def _compared(
+    parts: Mapping[str, bytes], whole: bytes, reference: bytes, examples: Examples
+) -> dict[str, Any]:
+    """Return how far the stitched blocks are from the whole network."""
+    network = stitched(parts)
+    outputs, expected = Runner(network)(examples), Runner(reference)(examples)
+    return {
+        "difference": max(_difference(outputs, expected).values()),
+        "steps": _steps(outputs, expected, network),
+        "package_steps": _steps(outputs, Runner(whole)(examples), network),
+    }
+
+
+def _timed(parts: Mapping[str, bytes], whole: bytes, timing: Timing) -> dict[str, Any]:
+    """Return the latencies of the whole network, and those of its blocks beside it."""
+    blocks = list(parts.values())
+    return {
+        "whole_ms": 1e3 * _latency(load_network(whole, 1)),
+        "in_turn": {threads: _in_turn(whole, blocks, threads, timing.rounds) for threads in timing.threads},
+        "alone": _alone(whole, blocks, timing.rounds),
+    }
+
+
+def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
+    """Convert the network of blocks to int8 as a whole; what they pass on are outputs as well.
+
+    Args:
+        blocks: The blocks that make the network, in order.
+        examples: Input -> examples from which scales are taken.
+    """
+    networks = [constant(block.model) for block in blocks]
+    outputs = output_names(blocks[-1].model)
+
+    def forward(*tensors: Any) -> Any:
+        features: list[Any] = []
+        for network in networks:
+            tensors = tuple(tf.nest.flatten(network(*tensors)))
+            features = [*tensors, *features]
+        return features
+
+    like = NamedFunction.like(blocks[0].model, forward)
+    names = [*outputs, *(f"feature_{number}" for number in range(len(blocks) - 1))]
+    rows = partial(one_by_one, typed(examples, blocks[0].model))
+    return convert_function(
+        NamedFunction(forward, like.inputs, names), QuantizationConfig(precision=Quantization.INT8), rows
+    )
+
+
+def _difference(outputs: Arrays, others: Arrays) -> dict[str, float]:
+    """Return how far outputs are from others, as shares of the largest, by name."""
+    return {
+        name: float(np.abs(values - others[name]).max() / np.abs(others[name]).max())
+        for name, values in outputs.items()
+    }
+
+
+def _steps(outputs: Arrays, others: Arrays, network: bytes) -> float:
+    """Return how far the outputs of an int8 network are from others, in steps of their integers."""
+    scales = _scales(network)
+    return max(
+        (
+            float(np.abs(values - others[name]).max()) / scales[name]
+            for name, values in outputs.items()
+            if name in scales
+        ),
+        default=math.nan,
+    )
+
+
+def _scales(network: bytes) -> dict[str, float]:
+    """Return the scales of the integers that the outputs of a network are made of, by the outputs' names."""
+    model = read_network(network)
+    graph = model.subgraphs[0]
+    writers = {operator.outputs[0]: operator for operator in graph.operators}
+    scales = {}
+    for name, tensor in names_of(model.signatureDefs[0].outputs).items():
+        made_of = graph.tensors[writers[tensor].inputs[0]]
+        if made_of.type == schema.TensorType.INT8:
+            scales[name] = float(made_of.quantization.scale[0])
+    return scales
+
+
+def _in_turn(whole: bytes, blocks: Sequence[bytes], threads: int, rounds: int) -> float:
+    """Return the median latencies of blocks that run in turn, together, over that of the whole."""
+    clock = process_time if threads == 1 else perf_counter
+    run, *parts = [load_network(network, threads) for network in (whole, *blocks)]
+    nothing = median(seconds(lambda: None, _EMPTY_CALLS, clock))
+    taken: list[float] = []
+    taken_by: list[list[float]] = [[] for _ in parts]
+    for _ in range(rounds):
+        taken += seconds(run, _PASSES, clock)[1:]
+        passes = [[seconds(part, 1, clock)[0] for part in parts] for _ in range(_PASSES)]
+        for one in passes[1:]:  # the first one finds the weights of the whole network in the cache
+            for times, latency in zip(taken_by, one, strict=True):
+                times.append(latency)
+    return sum(median(times) - nothing for times in taken_by) / (median(taken) - nothing)
+
+
+def _alone(whole: bytes, blocks: Sequence[bytes], rounds: int) -> float:
+    """Return the latencies of blocks, each measured alone, together over that of the whole."""
+    run, *parts = [load_network(network, 1) for network in (whole, *blocks)]
+    return median(sum(map(_latency, parts)) / _latency(run) for _ in range(rounds))
+
+
+def _latency(run: Callable[[], object]) -> float:
+    """Return the processor's seconds of a call, in the mean over a burst."""
+    run()
+    (once,) = seconds(run, 1, process_time)
+    calls = max(_LEAST_CALLS, math.ceil(_BURST_SECONDS / once))
+    return sum(seconds(lambda: [run() for _ in range(calls)], 1, process_time)) / calls
+
+
+def _memory_share() -> float:
+    """Return the memory of one block of a store of 40 MB over that of the whole network."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        files = _store(directory, _convolutions(depth=16, width=256))
+        (directory / "whole.tflite").write_bytes(stitch(directory, files))
+        nothing, whole, block = (
+            median(_resident_bytes(directory / part for part in parts) for _ in range(3))
+            for parts in ((), ("whole.tflite",), (files[len(files) // 2],))
+        )
+        size = sum((directory / file).stat().st_size for file in files)
+    rows = {"files": size, "whole": whole - nothing, "one block": block - nothing, "bare process": nothing}
+    Console().print(", ".join(f"{name} {count / _MEGABYTE:.1f} MB" for name, count in rows.items()))
+    return (block - nothing) / (whole - nothing)
+
+
+def _resident_bytes(paths: Iterable[Path]) -> int:
+    command = [sys.executable, "-m", "benchmarks.elastic.blocks_side", *map(str, paths)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def _stitch_ms() -> float:
+    """Return the milliseconds that stitching a network of 1 MB takes."""
+    with TemporaryDirectory() as name:
+        files = _store(Path(name), _convolutions(depth=18, width=41))
+        blocks = {file: (Path(name) / file).read_bytes() for file in files}
+    taken = 1e3 * median_seconds(lambda: stitched(blocks), _STITCHES, process_time)
+    size = sum(map(len, blocks.values())) / _MEGABYTE
+    Console().print(f"{len(files)} blocks, {size:.2f} MB, stitched in {taken:.0f} ms")
+    return taken
+
+
+def _store(directory: Path, model: keras.Model) -> list[str]:
+    """Write the store of a model into a directory, and return the names of the blocks' files."""
+    blocks = blocks_of(model, _LARGEST)
+    for name, content in block_store(blocks, Quantization.NONE).items():
+        (directory / name).write_bytes(content)
+    return [block.file for block in blocks]
+
+
+def _convolutions(depth: int, width: int) -> keras.Model:
+    """Return residual blocks of two convolutions each, with random weights.
+
+    Args:
+        depth: Number of convolutions.
+        width: Channels of each convolution.
+    """
+    layers = keras.layers
+    inputs = keras.Input((16, 16, 3))
+    x = layers.Conv2D(width, 3, padding="same", activation="relu")(inputs)
+    for _ in range(depth // 2):
+        y = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+        x = layers.ReLU()(layers.Add()([x, layers.Conv2D(width, 3, padding="same")(y)]))
+    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+
+def _figures(results: Sequence[Result], threads: Sequence[int]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for precision in PRECISIONS:
+        own = [result for result in results if result.precision == precision]
+        for count in threads:
+            off = median(abs(result.in_turn[count] - 1) for result in own)
+            figures[f"{precision}_sum_of_blocks_{counted(count, 'thread').replace(' ', '_')}"] = off
+        figures[f"{precision}_sum_of_blocks_alone"] = median(abs(result.alone - 1) for result in own)
+    floats = [result for result in results if result.precision == "float"]
+    integers = [result for result in results if result.precision == "int8"]
+    return {
+        **figures,
+        "float_difference": max(result.difference for result in floats),
+        "int8_steps": max(result.steps for result in integers),
+        "int8_package_steps": max(result.package_steps for result in integers),
+    }
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table(title="blocks against whole networks", title_justify="left")
+    threads = list(results[0].in_turn)
+    for column in (
+        *("architecture", "precision", "blocks", "difference", "steps", "of the package", "whole, ms"),
+        *(f"blocks, {counted(count, 'thread')}" for count in threads),
+        "alone",
+    ):
+        table.add_column(column, justify="left" if column in ("architecture", "precision") else "right")
+    for result in results:
+        table.add_row(
+            *(result.name, result.precision, str(result.blocks), f"{result.difference:.1e}"),
+            *(f"{steps:.2f}" for steps in (result.steps, result.package_steps)),
+            f"{result.whole_ms:.3f}",
+            *(f"{result.in_turn[count]:.3f}" for count in threads),
+            f"{result.alone:.3f}",
+        )
+    return table
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="measure these architectures alone")
+
+
+if __name__ == "__main__":
+    sys.exit(run("elastic.blocks", TARGETS, measure, sys.argv[1:], _add_options))

@@ -1,0 +1,200 @@
+"""Subnets of AdaptiveNet's supernet, against others that are trained as long (AdaptiveNet 7.2, 7.5).
+
+`python -m benchmarks.elastic.quality --data DIR [--network {mobilenet13,resnet20}] [--seeds N ...] [--quick]
+[--json FILE]`
+
+A network is trained from nothing on CIFAR-10's training file, flipped and shifted, and ported to ten goals
+between 0.9 and 0.4 of its multiply-adds: by `adaptivenet`; by `adaptivenet` with shrunk blocks alone, as
+LegoDNN has them, and as many training steps; the MobileNet without each of the two stages as well, whose
+steps the other one has; and by `morphnet`, one goal from the other. Accuracies are those on the test file.
+Times are of the processor, with one thread, in one warm worker; training the network, testing and packaging
+are on no side.
+
+DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has few steps, three goals and one seed.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import mean, median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Final, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.elastic.networks import NETWORKS
+from benchmarks.harness.run import (
+    Figures,
+    Target,
+    add_data_option,
+    add_seeds_option,
+    data_with,
+    run,
+    seeds_of,
+)
+from benchmarks.harness.worker import TEST, TRAIN, Porting, Reached
+from mistify.config.data.dataset import Augmentation, DataSettings
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+LARGEST, SMALLEST = 0.9, 0.4
+
+ADAPTIVENET, SHRUNK, MORPHNET = "adaptivenet", "shrunk alone", "morphnet"
+NO_DISTILLING, NO_PATHS = "without distillation", "without paths"
+
+#: The network that is ported without each of the stages as well.
+ABLATED: Final = "mobilenet13"
+
+TARGETS: Final[dict[str, Target]] = {
+    f"{network}_{figure}": {bound: value, "full_run_only": True}  # type: ignore[misc]
+    for network in NETWORKS
+    for figure, bound, value in (
+        ("least_gained_over_shrunk", "min", 0.0),
+        ("gained_over_shrunk_at_least", "min", 2.0),
+        ("points_below_morphnet", "max", 1.5),
+        ("share_of_morphnet_seconds", "max", 1 / 3),
+    )
+}
+
+
+#: Of the images that a network is trained on from nothing: it cannot tell yet what suits them.
+_CHANGES: Final = Augmentation(flip=True, crop=4)
+
+#: Of the tables, in characters: a narrower terminal would leave digits out.
+_WIDTH: Final = 110
+
+
+class Extent(NamedTuple):
+    """Goals and training steps: of the source, of a supernet's two stages, and of MorphNet for each goal."""
+
+    goals: int
+    source_steps: int
+    distil_steps: int
+    path_steps: int
+    morphnet_steps: int
+
+
+FULL: Final = Extent(10, 4_800, 600, 2_400, 1_000)
+QUICK: Final = Extent(3, 60, 20, 20, 20)
+
+
+class Side(NamedTuple):
+    """What one side reached, the largest goal first, and the seconds for all goals."""
+
+    reached: Sequence[Reached]
+    seconds: float
+
+
+def measure(options: Namespace) -> Figures:
+    """Port with each seed, print the tables and return the medians."""
+    data = data_with((TRAIN, TEST), options)
+    extent = QUICK if options.quick else FULL
+    figures: dict[str, float] = {}
+    for network in [options.network] if options.network else NETWORKS:
+        runs = []
+        for seed in seeds_of(options):
+            runs.append(ported(network, data, extent, seed))
+            Console(width=_WIDTH).print(_table(f"{network}, seed {seed}", runs[-1]))
+        figures |= {f"{network}_{name}": figure for name, figure in figures_of(runs).items()}
+    return figures
+
+
+def ported(network: str, data: Path, extent: Extent, seed: int) -> dict[str, Side]:
+    """Train a network, and port it to all goals on each side."""
+    shares = [float(share) for share in np.geomspace(LARGEST, SMALLEST, extent.goals)]
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        NETWORKS[network]().save(root / "network.keras")
+        files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+        settings = {"source_steps": extent.source_steps, "learning_rate": 0.05, "seed": seed}
+        changed = files.model_copy(update={"settings": DataSettings(augment=_CHANGES)})
+        source = Porting(ModelSource(path=str(root / "network.keras")), changed, root / "source", settings)
+        Console(stderr=True).print(f"{network}, seed {seed}: {source.accuracy:.1f} %")
+        distil, paths = extent.distil_steps, extent.path_steps
+        supernets: dict[str, dict[str, object]] = {
+            ADAPTIVENET: {},
+            SHRUNK: {"merge": []},
+        }
+        if network == ABLATED:
+            supernets[NO_DISTILLING] = {"distil_steps": 0, "path_steps": distil + paths}
+            supernets[NO_PATHS] = {"distil_steps": distil + paths, "path_steps": 0}
+        sides = {}
+        for number, (name, changes) in enumerate(supernets.items()):
+            own = {"source_steps": 0, "seed": seed, "distil_steps": distil, "path_steps": paths, **changes}
+            make = partial(
+                Porting, source.tuned, files, root / str(number), own, algorithm=ADAPTIVENET, least=SMALLEST
+            )
+            sides[name] = side_of(make, shares)
+        make = partial(Porting, source.tuned, files, root / MORPHNET, {"source_steps": 0, "seed": seed})
+        sides[MORPHNET] = side_of(make, shares, extent.morphnet_steps)
+        return sides
+
+
+def side_of(make: Callable[[], Porting], shares: Sequence[float], steps: int | None = None) -> Side:
+    """Port to all goals, and test the networks; the tests do not count in the seconds.
+
+    Args:
+        make: Prepares the porting; its time counts.
+        shares: The goals, the largest first.
+        steps: Training steps of each goal; None for as many as the settings say.
+    """
+    start = process_time()
+    porting = make()
+    networks = porting.descended(dict.fromkeys(shares, steps))
+    seconds = process_time() - start
+    return Side([porting.reached(networks[share], steps or 0) for share in shares], seconds)
+
+
+def figures_of(runs: Sequence[Mapping[str, Side]]) -> dict[str, float]:
+    """Return medians over the seeds."""
+
+    def accuracies(run: Mapping[str, Side], side: str) -> list[float]:
+        return [reached.accuracy for reached in run[side].reached]
+
+    def gains(run: Mapping[str, Side], other: str) -> list[float]:
+        own = accuracies(run, ADAPTIVENET)
+        return [mine - theirs for mine, theirs in zip(own, accuracies(run, other), strict=True)]
+
+    figures = {
+        "least_gained_over_shrunk": median(min(gains(run, SHRUNK)) for run in runs),
+        "gained_over_shrunk_at_least": median(gains(run, SHRUNK)[-1] for run in runs),
+        "points_below_morphnet": median(-min(gains(run, MORPHNET)) for run in runs),
+        "share_of_morphnet_seconds": median(run[ADAPTIVENET].seconds / run[MORPHNET].seconds for run in runs),
+    }
+    for side in runs[0]:
+        figures[f"{side.replace(' ', '_')}_mean"] = median(mean(accuracies(run, side)) for run in runs)
+        figures[f"{side.replace(' ', '_')}_seconds"] = median(run[side].seconds for run in runs)
+    return figures
+
+
+def _table(title: str, sides: Mapping[str, Side]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("side", *(f"{reached.share:.2f}" for reached in sides[MORPHNET].reached), "CPU s"):
+        table.add_column(column, justify="right")
+    for name, side in sides.items():
+        accuracies = (f"{reached.accuracy:.1f}" for reached in side.reached)
+        table.add_row(name, *accuracies, f"{side.seconds:,.0f}")
+    return table
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    add_data_option(parser)
+    parser.add_argument("--network", choices=[*NETWORKS], help="one network alone")
+    add_seeds_option(parser)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark and return the exit code."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    return run("elastic.quality", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

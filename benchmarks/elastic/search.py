@@ -1,0 +1,316 @@
+"""The search for a subnet on a device, against usual architecture search (AdaptiveNet 7.6).
+
+`python -m benchmarks.elastic.search --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
+
+A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8
+(`elastic.stores`). For each seed, 500 images of the test file are the data of a device, the others are held
+out. Within 0.6 of the original network's latency, by the table of the device, subnets are searched by
+
+- `evolution` and `annealing` as usual: mutations ignore the latency, and one subnet after the other is loaded
+  and runs on all images. They score as many subnets as in the paper, 3,100 and 1,800.
+- `paper`: evolution that stays near the budget, prefixes that are computed once, all subnets of a generation
+  batch by batch; 800 subnets.
+- `additive`: the search that `mistify adapt` has.
+
+Seconds are of the processor, with one thread, from the start of the search; the table is there before. How
+long one side takes to the accuracy of another: of what the two have chosen at their ends, the lower accuracy
+on the data held out is to be reached. A side has it from the moment on after which what it would choose, the
+best so far on the search data, is never below that again. Nothing else looks at the data held out. As usual
+search may end below, a second figure has the accuracy of the faster side for both: where the slower one never
+has it, all of its time counts, and the figure is a lower bound.
+
+The factors are measured apart: how many times fewer subnets `paper` scores to the same accuracy; how many
+times faster 50 subnets near the budget are scored batch by batch than one after the other; and how many
+times faster 50, 100 and 200 are with prefixes that are computed once. Both sides of these run in turn.
+
+DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and may be given to runs of their
+own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets; that tells nothing
+about the targets.
+"""
+
+import sys
+from argparse import Namespace
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Final, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.elastic.stores import PortedBlocks, add_options, device_examples, ported_blocks
+from benchmarks.harness.run import Figures, Target, paired_ratio, run, seeds_of
+from mistify.package.blocks import BlockStore
+from mistify_client.examples import Examples
+from mistify_client.subnets.candidates import Candidate, Scorer, SubnetScore
+from mistify_client.subnets.neighbourhood import NearbyMoves
+from mistify_client.subnets.reuse import FEATURE_BYTES, GroupEvaluation
+from mistify_client.subnets.scores import SubnetScorer
+from mistify_client.subnets.search import Strategy, search
+from mistify_client.subnets.space import Subnet, SubnetSpace
+from mistify_client.subnets.table import LatencyTable, latency_table
+
+#: The budget, as a share of the original network's latency.
+BUDGET: Final = 0.6
+
+#: Images to search on.
+SEARCHED: Final = 500
+
+#: Sizes of the groups whose scoring is timed.
+GROUPS: Final = (50, 100, 200)
+
+#: Subnets that a search scores at once.
+GENERATION: Final = 50
+
+EVOLUTION, ANNEALING, PAPER, ADDITIVE = "evolution", "annealing", "paper", "additive"
+
+TARGETS: Final[dict[str, Target]] = {
+    "annealing_over_paper_seconds": {"min": 6.5, "full_run_only": True},
+    "evolution_over_paper_seconds": {"min": 14.0, "full_run_only": True},
+    "annealing_over_additive_seconds": {"min": 6.5, "full_run_only": True},
+    "evolution_over_additive_seconds": {"min": 14.0, "full_run_only": True},
+    "additive_over_paper_subnets": {"max": 1 / 6, "full_run_only": True},
+    "saved_runs_of_200": {"min": 0.35, "full_run_only": True},
+    "saved_seconds_of_200": {"min": 0.35, "full_run_only": True},
+}
+
+_QUICK_SHARE: Final = 10
+_REPETITIONS: Final = 3
+
+
+class Side(NamedTuple):
+    """A search.
+
+    Attributes:
+        strategy: The strategy of the search.
+        most: The largest number of subnets that it scores.
+        usual: Whether it ignores the latency in mutations, and scores one subnet after the other.
+    """
+
+    strategy: Strategy
+    most: int
+    usual: bool
+
+
+SIDES: Final[dict[str, Side]] = {
+    EVOLUTION: Side(Strategy.EVOLUTION, 3_100, usual=True),
+    ANNEALING: Side(Strategy.ANNEALING, 1_800, usual=True),
+    PAPER: Side(Strategy.EVOLUTION, 800, usual=False),
+    ADDITIVE: Side(Strategy.ADDITIVE, 800, usual=False),
+}
+
+
+class Moment(NamedTuple):
+    """When the best subnet so far became another one; and the end of a search.
+
+    Attributes:
+        seconds: Time since the start of the search.
+        subnets: Number of subnets scored by then.
+        accuracy: Accuracy of the best subnet on the data held out.
+    """
+
+    seconds: float
+    subnets: int
+    accuracy: float
+
+
+class Device(NamedTuple):
+    """What a search works on.
+
+    Attributes:
+        directory: Directory of the blocks.
+        store: Manifest of the blocks.
+        space: Subnets of the blocks.
+        table: Latencies of the blocks.
+        searched: Data for the search.
+        held_out: Data that the search never sees.
+    """
+
+    directory: Path
+    store: BlockStore
+    space: SubnetSpace
+    table: LatencyTable
+    searched: Examples
+    held_out: Examples
+
+    @property
+    def budget_ms(self) -> float:
+        """The latency that a subnet has to keep."""
+        return BUDGET * self.table.latency_ms(self.space.original)
+
+    def evaluation(self, feature_bytes: int = FEATURE_BYTES) -> GroupEvaluation:
+        """Return what runs groups of subnets on the data of the search, with so much memory for features."""
+        return GroupEvaluation(
+            self.directory, self.store, self.table, self.searched.inputs, feature_bytes=feature_bytes
+        )
+
+    def scorer(self, data: Examples) -> SubnetScorer:
+        """Return what scores groups of subnets as the product does."""
+        evaluation = GroupEvaluation(self.directory, self.store, self.table, data.inputs)
+        return SubnetScorer(evaluation, self.store, self.space.original, data.targets)
+
+
+def measure(options: Namespace) -> Figures:
+    """Search with each seed, print the tables and return the medians."""
+    with ported_blocks(options) as ported:
+        runs = []
+        for seed in seeds_of(options):
+            device = _device(ported, device_examples(options, ported.store), seed)
+            runs.append(
+                {name: _searched(device, _shortened(side, options), seed) for name, side in SIDES.items()}
+            )
+            Console().print(_table(seed, runs[-1]))
+        figures = figures_of(runs) | _factors(device)
+    return {name: figure for name, figure in figures.items() if not (options.quick and name in TARGETS)}
+
+
+def figures_of(runs: Sequence[Mapping[str, Sequence[Moment]]]) -> dict[str, float]:
+    """Return medians over the seeds of how the sides compare."""
+    figures: dict[str, float] = {}
+    for slow, fast in (
+        (ANNEALING, PAPER), (EVOLUTION, PAPER), (ANNEALING, ADDITIVE), (EVOLUTION, ADDITIVE),
+        (ADDITIVE, PAPER),
+    ):  # fmt: skip
+        pairs = [reached_by(run[slow], run[fast]) for run in runs]
+        for name in ("seconds", "subnets"):
+            ratios = [getattr(a, name) / getattr(b, name) for a, b in pairs]
+            figures[f"{slow}_over_{fast}_{name}"] = median(ratios)
+        ends = [(run[slow], run[fast][-1].accuracy) for run in runs]
+        to_end = [_since(moments, accuracy).seconds for moments, accuracy in ends]
+        own = [_since(run[fast], run[fast][-1].accuracy).seconds for run in runs]
+        figures[f"{slow}_over_{fast}_seconds_to_its_accuracy"] = median(np.divide(to_end, own).tolist())
+    for side in runs[0]:
+        for name in Moment._fields:
+            figures[f"{side}_{name}"] = median(getattr(run[side][-1], name) for run in runs)
+    return figures
+
+
+def reached_by(one: Sequence[Moment], other: Sequence[Moment]) -> tuple[Moment, Moment]:
+    """Return when each of two searches has the lower of the accuracies at their ends, and keeps it."""
+    accuracy = min(one[-1].accuracy, other[-1].accuracy)
+    return _since(one, accuracy), _since(other, accuracy)
+
+
+def _since(moments: Sequence[Moment], accuracy: float) -> Moment:
+    """Return the moment from which on an accuracy is kept; the end where it is not."""
+    below = [place for place, moment in enumerate(moments) if moment.accuracy < accuracy]
+    return moments[min(below[-1] + 1, len(moments) - 1) if below else 0]
+
+
+class Watched:
+    """A scorer that notes when each subnet has its score.
+
+    Args:
+        scorer: Scores groups of subnets.
+        one_by_one: Make each subnet a group by itself.
+    """
+
+    def __init__(self, scorer: Scorer, *, one_by_one: bool) -> None:
+        self._scorer = scorer
+        self._one_by_one = one_by_one
+        self._start = process_time()
+        self.seconds: list[float] = []
+
+    def __call__(self, subnets: Sequence[Subnet]) -> list[SubnetScore]:
+        """Return the score of each subnet."""
+        groups = [[subnet] for subnet in subnets] if self._one_by_one else [subnets]
+        scores: list[SubnetScore] = []
+        for group in groups:
+            scores += self._scorer(group)
+            self.seconds += [process_time() - self._start] * len(group)
+        return scores
+
+
+def bests(candidates: Sequence[Candidate], budget_ms: float) -> list[int]:
+    """Return the numbers of the candidates that were the best so far within a budget when they came."""
+    places: list[int] = []
+    for place, one in enumerate(candidates):
+        if one.latency_ms <= budget_ms and (
+            not places or one.score.worth > candidates[places[-1]].score.worth
+        ):
+            places.append(place)
+    return places
+
+
+def _searched(device: Device, side: Side, seed: int) -> list[Moment]:
+    """Search, and return when the best so far became another one, the end last."""
+    watched = Watched(device.scorer(device.searched), one_by_one=side.usual)
+    candidates = search(
+        device.space, device.table, watched, device.budget_ms, side.strategy, nearby=not side.usual,
+        population=GENERATION, most=side.most, seed=seed,
+    )  # fmt: skip
+    places = bests(candidates, device.budget_ms)
+    scores = device.scorer(device.held_out)([candidates[place].subnet for place in places])
+    moments = {}
+    for place, score in zip(places, scores, strict=True):
+        # All of a group have their scores at once: the last one of them is what would be chosen.
+        seconds = watched.seconds[place]
+        moments[seconds] = Moment(seconds, bisect_right(watched.seconds, seconds), 100 * score.accuracy)
+    last = list(moments.values())[-1].accuracy
+    return [*moments.values(), Moment(watched.seconds[-1], len(candidates), last)]
+
+
+def _device(ported: PortedBlocks, data: Examples, seed: int) -> Device:
+    """Return a device with images to search on, drawn with a seed."""
+    store, space = ported.store, SubnetSpace(ported.store)
+    with TemporaryDirectory() as state:
+        table = latency_table(ported.directory, store, Path(state), threads=1)
+    order = np.random.default_rng(seed).permutation(len(data))
+    searched, held_out = data.subset(order[:SEARCHED]), data.subset(order[SEARCHED:])
+    return Device(ported.directory, store, space, table, searched, held_out)
+
+
+def _shortened(side: Side, options: Namespace) -> Side:
+    return side._replace(most=side.most // _QUICK_SHARE) if options.quick else side
+
+
+def _factors(device: Device) -> dict[str, float]:
+    """Return what each of the ways to score groups saves, on subnets near the budget."""
+    moves = NearbyMoves(device.space, device.table, device.budget_ms, np.random.default_rng(0))
+    figures: dict[str, float] = {}
+    for size in GROUPS:
+        subnets = moves.initial(size)
+        reusing, apart = device.evaluation(), device.evaluation(feature_bytes=0)
+        group = partial(_run_all, apart, [subnets])
+        reuse = paired_ratio(partial(_run_all, reusing, [subnets]), group, _REPETITIONS, process_time)
+        figures |= {
+            f"saved_runs_of_{size}": reusing.saved / (reusing.saved + reusing.runs),
+            f"saved_seconds_of_{size}": 1 - 1 / reuse.ratio,
+        }
+        if size == GENERATION:
+            one_by_one = partial(_run_all, apart, [[subnet] for subnet in subnets])
+            batching = paired_ratio(group, one_by_one, _REPETITIONS, process_time)
+            figures |= {"batching_factor": batching.ratio, "reuse_factor": reuse.ratio}
+    return figures
+
+
+def _run_all(evaluation: GroupEvaluation, groups: Sequence[Sequence[Subnet]]) -> None:
+    for group in groups:
+        for _ in evaluation(group):
+            pass
+
+
+def _table(seed: int, sides: Mapping[str, Sequence[Moment]]) -> Table:
+    title = f"seed {seed}: seconds and subnets to the accuracy of each other side, where both have it"
+    table = Table(title=title, title_justify="left")
+    for column in ("side", "accuracy", *(f"as {name}" for name in sides)):
+        table.add_column(column, justify="left" if column == "side" else "right")
+    for name, moments in sides.items():
+        reached = (reached_by(moments, other)[0] for other in sides.values())
+        cells = (f"{moment.seconds:.1f} s, {moment.subnets}" for moment in reached)
+        table.add_row(name, f"{moments[-1].accuracy:.1f}", *cells)
+    return table
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark and return the exit code."""
+    return run("elastic.search", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

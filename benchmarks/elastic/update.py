@@ -1,0 +1,299 @@
+"""How fast a package in blocks becomes when its device becomes slow, and what adapting it takes in memory.
+
+`python -m benchmarks.elastic.update [--quick] [--json FILE]`
+
+Residual networks with random weights, whose residual blocks have variants with a half and a quarter of the
+channels inside and others in place of two, are adapted to this device on random images: what subnets agree in
+with the original network tells them apart, and nothing here depends on how well they do it.
+
+An app then runs one inference after the other, under the monitor, a process of its own with the default
+interval of 250 ms. All at once the device becomes slow: every inference runs four times in place of once, as
+if the processor were clocked down. The most accurate subnet then takes twice the target, and the fastest ones
+less than it. Blocks are loaded no slower than before. Repeated, the change at any time of an interval;
+medians, and the worst.
+
+- `recovery_ms`: from the change to the end of the first inference that keeps the target, and with it the
+  median of the next ones: at most two intervals and 100 ms;
+- `switch_ms`: of these, from the monitor's last decision: first ends the inference that runs, then blocks are
+  loaded while the subnet of before still runs.
+
+`memory_ratio` is the most memory that `mistify adapt` takes of a network of 40 MB, over what loading its
+largest subnet and running that once takes: each in a process of its own, less that of one which does neither.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from benchmarks.elastic.packages import Size, write_package
+from benchmarks.harness.monitoring import monitored
+from benchmarks.harness.run import Figures, Target, run
+from mistify.package.manifest import Manifest
+from mistify.parsing.quantities import parse_time
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.interpreter import Run, Shapes
+from mistify_client.runtime.loaded import recorded
+from mistify_client.runtime.model import PortedModel
+from mistify_client.runtime.options import options_of
+from mistify_client.runtime.paged import PagedSubnets, open_subnets
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import state_directory
+from mistify_client.subnets.adapting import adapt
+
+_INTERVAL_MS: Final = 250
+
+#: By how much the device becomes slower, and the target, in latencies of the most accurate subnet before.
+_SLOWER: Final = 4
+_TARGET: Final = 2.0
+
+TARGETS: Final[dict[str, Target]] = {
+    "recovery_ms": {"max": 2 * _INTERVAL_MS + 100},
+    "recovery_ms_worst": {"max": 2 * _INTERVAL_MS + 100},
+    "switch_ms": {"max": 100},
+    "switch_ms_worst": {"max": 100},
+    "memory_ratio": {"max": 1.5},
+}
+
+_ROUNDS: Final = 30
+_QUICK_ROUNDS: Final = 3
+
+#: Inferences by which the usual latency is measured, and those that show that a device has recovered.
+_USUAL: Final = 200
+_KEPT: Final = 5
+
+#: Seconds after which a change that nothing followed is given up, and those between two inferences.
+_PATIENCE: Final = 20.0
+_PAUSE: Final = 0.005
+
+#: Seconds that a new monitor watches the app before the change.
+_SETTLED: Final = 1.0
+
+_MONITOR: Final = """
+interval = "{interval}ms"
+[targets]
+latency = "{target:.4f}ms"
+[search]
+enabled = false
+"""
+
+_MEGABYTE: Final = 1e6
+
+#: 2.4 MB and 40 MB of weights.
+_APP: Final = Size(blocks=8, width=64, side=16)
+_LARGE: Final = Size(blocks=8, width=256, side=8)
+
+_IMAGES: Final = 40
+_LARGE_IMAGES: Final = 20
+
+
+class Inference(NamedTuple):
+    """When an inference began and ended, in seconds of the wall clock."""
+
+    began: float
+    ended: float
+
+    @property
+    def latency_ms(self) -> float:
+        """Return what it took in milliseconds."""
+        return 1e3 * (self.ended - self.began)
+
+
+class Update(NamedTuple):
+    """Milliseconds from a change, and from the decision that followed, to a result within the target."""
+
+    recovery_ms: float
+    switch_ms: float
+
+
+def measure(options: Namespace) -> Figures:
+    """Measure updates, then memory, and print both."""
+    with TemporaryDirectory() as name:
+        package = Path(name) / "package"
+        data = write_package(package, _APP, _IMAGES)
+        pool = adapt(package, data, parse_time("1x")).pool
+        lines = [f"{entry.latency_ms / pool.original_ms:.2f}x {entry.accuracy:.2f}" for entry in pool.entries]
+        Console().print("pool, latency and agreement: " + ", ".join(lines))
+        updates = _updates(package, data, _QUICK_ROUNDS if options.quick else _ROUNDS)
+    with TemporaryDirectory() as name:
+        package = Path(name) / "package"
+        data = write_package(package, _LARGE, _LARGE_IMAGES)
+        ratio = _memory_ratio(package, data, 1 if options.quick else 3)
+    return {**updates, "memory_ratio": ratio}
+
+
+def update_of(
+    inferences: Sequence[Inference], changed: float, decided: Sequence[float], target_ms: float
+) -> Update | None:
+    """Return what an update took; None if the device has not recovered.
+
+    A device has recovered with the first inference that keeps the target, if the median of it and the next
+    ones does too: one alone may have been lucky.
+
+    Args:
+        inferences: The inferences since the change, in order.
+        changed: Time at which the device became slow, in seconds of the wall clock.
+        decided: Times at which the monitor decided for another subnet, on the same clock.
+        target_ms: The longest latency allowed.
+    """
+    for number, first in enumerate(inferences[: len(inferences) - _KEPT + 1]):
+        following = inferences[number : number + _KEPT]
+        if first.latency_ms <= target_ms and median(each.latency_ms for each in following) <= target_ms:
+            last = max((time for time in decided if changed <= time <= first.ended), default=changed)
+            return Update(1e3 * (first.ended - changed), 1e3 * (first.ended - last))
+    return None
+
+
+class SlowableSubnets:
+    """The subnets of a package on a device that can become slow.
+
+    Attributes:
+        times: Number of times that an inference runs in place of once.
+    """
+
+    def __init__(self, subnets: PagedSubnets) -> None:
+        self.times = 1
+        self.manifest, self.threads = subnets.manifest, subnets.threads
+        self.running, self.warm_up = subnets.running, subnets.warm_up
+        self._subnets = subnets
+
+    @property
+    def shapes(self) -> Shapes | None:
+        """Return those of the subnets."""
+        return self._subnets.shapes
+
+    def prepared(self, inputs: Mapping[str, Array]) -> Run:
+        """Return a function that runs inferences on inputs of these shapes, each several times over."""
+        run_once = self._subnets.prepared(inputs)
+
+        def run_several(values: Mapping[str, Array], wanted: int) -> tuple[dict[str, Array], int]:
+            for _ in range(self.times - 1):
+                run_once(values, wanted)
+            return run_once(values, wanted)
+
+        return run_several
+
+
+class _App:
+    """An app that runs one inference after the other, under a monitor.
+
+    Attributes:
+        subnets: The subnets that run.
+    """
+
+    def __init__(self, package: Path, image: npt.NDArray[np.float32]) -> None:
+        state, manifest = state_directory(package), Manifest.load(package)
+        options = options_of(package, manifest, state)
+        self.best = len(options.options) - 1
+        opened = open_subnets(package, manifest, options, self.best, options.threads)
+        switchboard = Switchboard.open(state)
+        switchboard.option = self.best
+        self.subnets = SlowableSubnets(opened)
+        self.model = PortedModel(
+            package, switchboard, recorded(self.subnets, options, state, switchboard.generation)
+        )
+        self._image = image
+
+    def infer(self) -> Inference:
+        """Run the next inference."""
+        time.sleep(_PAUSE)
+        began = time.time()
+        self.model(self._image)
+        return Inference(began, time.time())
+
+    def infer_until(self, ended: Callable[[Sequence[Inference]], object]) -> list[Inference]:
+        """Run inferences until something is true of them.
+
+        Raises:
+            TimeoutError: It does not become true.
+        """
+        inferences: list[Inference] = []
+        deadline = time.monotonic() + _PATIENCE
+        while not ended(inferences):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the package runs subnet {self.model.running} after {_PATIENCE:g} s")
+            inferences.append(self.infer())
+        return inferences
+
+
+def _updates(package: Path, data: Path, rounds: int) -> dict[str, float]:
+    """Slow the device down again and again; return the figures of what the monitor makes of it."""
+    with np.load(data) as arrays:
+        app = _App(package, arrays["x"][:1])
+    rng = np.random.default_rng(0)
+    updates = [_update(app, package, rng.uniform(0, _INTERVAL_MS)) for _ in range(rounds)]
+    columns = {name: [getattr(update, name) for update in updates] for name in Update._fields}
+    for name, values in columns.items():
+        Console().print(f"{name}: {', '.join(f'{value:.0f}' for value in sorted(values))}")
+    worst = {f"{name}_worst": max(values) for name, values in columns.items()}
+    return {**{name: median(values) for name, values in columns.items()}, **worst}
+
+
+def _update(app: _App, package: Path, phase_ms: float) -> Update:
+    """Slow the device down until it has recovered, under a monitor that is new.
+
+    Args:
+        app: The running app.
+        package: The app's package.
+        phase_ms: Milliseconds that the most accurate subnet runs, beyond `_SETTLED` seconds.
+    """
+    app.subnets.times = 1
+    app.model.switch(app.best)
+    app.infer_until(lambda inferences: app.model.running == app.best)
+    target_ms = _TARGET * median(app.infer().latency_ms for _ in range(_USUAL))
+    config = package.parent / "monitor.toml"
+    config.write_text(_MONITOR.format(interval=_INTERVAL_MS, target=target_ms))
+    with monitored(package, config):
+        end = time.time() + _SETTLED + phase_ms / 1e3
+        app.infer_until(lambda inferences: time.time() >= end)
+        app.subnets.times, changed = _SLOWER, time.time()
+        inferences = app.infer_until(lambda inferences: update_of(inferences, changed, (), target_ms))
+    decisions = list(_decisions(MonitorState.of(package).log))
+    update = update_of(inferences, changed, decisions, target_ms)
+    if update is None:
+        raise AssertionError("the same inferences kept the target before")
+    return update
+
+
+def _decisions(log: Path) -> Iterator[float]:
+    """Yield when the monitor decided for another subnet, in seconds of the wall clock."""
+    for line in log.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["event"] == "switch":
+            yield datetime.fromisoformat(entry["time"]).timestamp()
+
+
+def _memory_ratio(package: Path, data: Path, rounds: int) -> float:
+    """Return the memory of adapting a package over that of its largest subnet."""
+    sides = ("nothing", "largest", "adapt")
+    taken = [[_peak_bytes(side, package, data) for side in sides] for _ in range(rounds)]
+    nothing, largest, adapting = (median(column) for column in zip(*taken, strict=True))
+    rows = {"bare process": nothing, "largest subnet": largest - nothing, "adapt": adapting - nothing}
+    Console().print(", ".join(f"{name} {count / _MEGABYTE:.1f} MB" for name, count in rows.items()))
+    return float((adapting - nothing) / (largest - nothing))
+
+
+def _peak_bytes(side: str, package: Path, data: Path) -> int:
+    command = [sys.executable, "-m", "benchmarks.elastic.update_side", side, str(package), str(data)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark and return the exit code."""
+    return run("elastic.update", TARGETS, measure, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The rules that all benchmarks share, and what several of them need."""

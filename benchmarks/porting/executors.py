@@ -1,0 +1,201 @@
+"""Accuracy of adaptation algorithms with the same config, and the time they take.
+
+`python -m benchmarks.porting.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N ...]
+[--quick] [--json FILE]`
+
+MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips` are tuned on their data once for each
+seed. Then a server that has seen nothing yet ports the tuned network to four goals: in a job by `auto` first,
+which so has nothing to go by but the network, and in one by each algorithm after it. The configs differ in
+nothing but the algorithm's name. `--steps` is the most that a goal takes; how many cuts an algorithm makes
+decides how many it does take. A time is that of the job: reading, preparing, searching, training, packages.
+
+`--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness.run import (
+    Figures,
+    Target,
+    add_data_option,
+    add_seeds_option,
+    data_with,
+    run,
+    seeds_of,
+)
+from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN, Porting
+from benchmarks.porting import snips
+from mistify.config.porting import AUTO
+from mistify.jobs.job import Job, JobState
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
+NETWORKS: Final = ("resnet8", "snips")
+SHARES: Final = (0.75, 0.5, 0.25, 0.125)
+
+#: Part of a goal's steps in which it is cut, at most.
+_CUTTING: Final = 0.4
+
+_QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
+_QUICK_STEPS: Final = 30
+
+AUTO_SHORT: Final = "{network}_auto_short"
+
+#: Points that the mean over the goals is below that of the best algorithm where the server chooses.
+TARGETS: Final[dict[str, Target]] = {
+    AUTO_SHORT.format(network=network): {"max": 0.5, "full_run_only": True} for network in NETWORKS
+}
+
+
+class Descent(NamedTuple):
+    """The results of one algorithm with one seed.
+
+    Attributes:
+        accuracy: Share of the goal -> accuracy of the package on the test file, in percent.
+        steps: Training steps of all goals.
+        seconds: Duration of the job.
+        algorithms: Algorithm of each goal.
+    """
+
+    accuracy: Mapping[float, float]
+    steps: int
+    seconds: float
+    algorithms: tuple[str, ...]
+
+
+def measure(options: Namespace) -> Figures:
+    """Run every algorithm on every network, print the tables and return the figures."""
+    data = data_with({*FILES, *snips.FILES}, options)
+    figures: dict[str, float] = {}
+    for network in [options.network] if options.network else NETWORKS:
+        descents: dict[str, list[Descent]] = {algorithm: [] for algorithm in (AUTO, *ALGORITHMS)}
+        for seed in seeds_of(options):
+            with TemporaryDirectory() as directory:
+                for algorithm, descent in _descents(network, data, Path(directory), seed, options).items():
+                    descents[algorithm].append(descent)
+            Console(stderr=True).print(_table(f"{network}, to seed {seed}", descents))
+        Console().print(_table(network, descents))
+        figures |= figures_of(network, descents)
+        best = max(figures[f"{network}_{algorithm}_mean"] for algorithm in ALGORITHMS)
+        figures[AUTO_SHORT.format(network=network)] = best - figures[f"{network}_{AUTO}_mean"]
+    return {} if options.quick else figures
+
+
+def figures_of(network: str, descents: Mapping[str, Sequence[Descent]]) -> Figures:
+    """Return medians over the seeds, of each goal and of the mean over the goals."""
+    figures = {}
+    for algorithm, runs in descents.items():
+        name = f"{network}_{algorithm}"
+        for share in SHARES:
+            figures[f"{name}_at_{share:g}"] = median(descent.accuracy[share] for descent in runs)
+        figures[f"{name}_mean"] = median(sum(run.accuracy.values()) / len(SHARES) for run in runs)
+        figures[f"{name}_steps"] = median(descent.steps for descent in runs)
+        figures[f"{name}_seconds"] = median(descent.seconds for descent in runs)
+    return figures
+
+
+def _descents(network: str, data: Path, directory: Path, seed: int, options: Namespace) -> dict[str, Descent]:
+    """Tune a network, and port it by every algorithm, `auto` the first, at a server of its own."""
+    model, files, settings = _source(network, data, directory, seed)
+    settings |= {"seed": seed} | (_QUICK_SETTINGS if options.quick else {})
+    tuned = Porting(model, files, directory / "tuned", settings).tuned
+    steps = _QUICK_STEPS if options.quick else options.steps
+    roots = [data.resolve(), directory.resolve()]
+    with embedded_server(directory / "store", roots) as server, PortingClient(*server) as client:
+        descents = {}
+        for algorithm in (AUTO, *ALGORITHMS):
+            configs = json.dumps(configs_of(algorithm, tuned, files, settings, steps))
+            job = client.submit(configs, f"{network}-{algorithm}-{seed}")
+            for _ in client.watch(job.id):
+                pass
+            descents[algorithm] = descent_of(client.job(job.id))
+    return descents
+
+
+def configs_of(
+    algorithm: str, model: ModelSource, files: DataSource, settings: Mapping[str, object], steps: int
+) -> list[dict[str, object]]:
+    """Return the configs of all goals for an algorithm, with at most so many steps for each."""
+    cutting = round(_CUTTING * steps)
+    config = {**settings, "source_steps": 0, "adapt_steps": cutting, "tune_steps": steps - cutting}
+    metric = files.settings.metric
+    dataset = {"train": files.train, "test": files.test, **({"metric": metric.value} if metric else {})}
+    common: dict[str, object] = {
+        "model": model.path,
+        "dataset": dataset,
+        "algorithm": {"name": algorithm, "config": config},
+        "quantization": "none",
+    }
+    return [{"id": f"{share:g}", "adaptation_goal": {"FLOP": f"{share}x"}, **common} for share in SHARES]
+
+
+def descent_of(job: Job) -> Descent:
+    """Return the results of a job.
+
+    Raises:
+        RuntimeError: A goal has no package.
+    """
+    lacking = [goal for goal in job.goals if goal.accuracy is None]
+    if job.state is not JobState.DONE or lacking:
+        reasons = "; ".join(f"{goal.id}: {goal.reason}" for goal in lacking)
+        raise RuntimeError(f"{job.id} is {job.state.value}: {job.reason or reasons}")
+    return Descent(
+        {float(goal.id): 100 * (goal.accuracy or 0.0) for goal in job.goals},
+        sum(goal.steps for goal in job.goals),
+        job.seconds,
+        tuple(goal.algorithm for goal in job.goals),
+    )
+
+
+def _source(
+    network: str, data: Path, directory: Path, seed: int
+) -> tuple[ModelSource, DataSource, dict[str, object]]:
+    if network == "snips":
+        return *snips.prepare(data, directory, seed), dict(snips.SETTINGS)
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    return ModelSource(path=str(data / RESNET8)), files, {}
+
+
+def _table(title: str, descents: Mapping[str, Sequence[Descent]]) -> Table:
+    table = Table(title=f"{title}: accuracy in percent, medians", title_justify="left")
+    for column in ("algorithm", *(f"{share:g}x" for share in SHARES), "mean", "steps", "seconds"):
+        table.add_column(column, justify="right")
+    for algorithm, runs in descents.items():
+        *accuracies, steps, seconds = figures_of(title, {algorithm: runs}).values()
+        table.add_row(
+            algorithm, *(f"{figure:.1f}" for figure in accuracies), f"{steps:,.0f}", f"{seconds:.0f}"
+        )
+    chosen = [f"{AUTO}: {', '.join(run.algorithms)}" for run in descents[AUTO]]
+    table.caption = "\n".join(chosen)
+    return table
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    add_data_option(parser)
+    parser.add_argument("--network", choices=NETWORKS, help="this one alone")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", default=600, help="the most training steps of a goal"
+    )
+    add_seeds_option(parser)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark and return the exit code."""
+    return run("porting.executors", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Benchmarks of a server: large jobs, many jobs, interruptions, pages."""

@@ -1,0 +1,251 @@
+"""Pages and streams of events of a server whose store is full: how long they take, and what they cost it.
+
+`python -m benchmarks.server.web [--quick] [--json FILE]`
+
+A store gets 201 jobs with 2,000 goals, one of which has 1,000: planned by a real server, and then with
+packages, scores and twelve events for each goal, as if they had been adapted. Another server then shows them.
+A page is timed from the request to the last byte of all that it consists of, styles, scripts and the library
+that draws plots, over one connection and with nothing kept from before; what a browser then takes to draw it
+is left out. Then 200 streams of a running job's events are opened at a server that has just started, as the
+job's page opens them, and its memory is compared with that before. The job is cancelled at the end, and every
+stream has to tell so.
+
+Seconds are those of the caller; the server's processor time is beside them, since a busy machine slows the
+one and not the other.
+
+`--quick` repeats less.
+"""
+
+import re
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from http.client import HTTPConnection, HTTPResponse
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from subprocess import PIPE, Popen
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness.run import Figures, Target, run, seconds
+from benchmarks.server.large_jobs import Server, configs
+from mistify.costs.budget import FLOPS, latency_axis
+from mistify.costs.catalogue import HOST
+from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate
+from mistify_client.rpc.porting import PortingClient
+from mistify_server.store.changes import (
+    Advanced,
+    Change,
+    GoalChanged,
+    JobChanged,
+    ReferenceSaved,
+    RootSaved,
+    Submission,
+)
+from mistify_server.store.directory import Store, open_store
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.results import ReferenceResult, SourceResult
+
+TARGETS: Final[dict[str, Target]] = {
+    "first_page_ms": {"max": 300.0},
+    "large_job_ms": {"max": 1000.0},
+    "streams_mb": {"max": 100.0},
+    "streams_ended": {"min": 200.0},
+}
+
+LARGE: Final = 1_000
+SMALL: Final = 5
+SMALL_JOBS: Final = 200
+STREAMS: Final = 200
+
+#: So often a page is asked for.
+_REPETITIONS: Final = 20
+_QUICK_REPETITIONS: Final = 5
+
+#: Of each goal, beside its beginning and its end.
+_UPDATES: Final = 10
+
+_FILES: Final = {"manifest.json": 5_000, "serve.tflite": 80_000, "train.tflite": 200_000}
+_ASSET: Final = re.compile(r'(?:src|href)="(/static/[^"]+)"')
+
+
+class WebServer(NamedTuple):
+    """A server process, and where it serves HTTP."""
+
+    process: Server
+    host: str
+    port: int
+
+    def connection(self) -> HTTPConnection:
+        """Return a new connection."""
+        return HTTPConnection(self.host, self.port, timeout=60)
+
+
+@contextmanager
+def serving(store: Path) -> Iterator[WebServer]:
+    """Run a server of its own process on a store, whose unfinished jobs stay as they are."""
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store), "--no-resume"]
+    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with Popen(command, stdout=PIPE, text=True) as process:
+        try:
+            address, url = (process.stdout.readline().split()[-1] if process.stdout else "" for _ in range(2))
+            host, _, port = url.removeprefix("http://").rstrip("/").rpartition(":")
+            yield WebServer(Server(address, process.pid, store), host, int(port))
+        finally:
+            process.terminate()
+
+
+def fill(directory: Path) -> tuple[str, str]:
+    """Fill a store with jobs that are done and one that runs; return the ids of the large one and of that."""
+    with serving(directory) as server, PortingClient(server.process.address) as client:
+        large = client.submit(configs(LARGE, "large"), "large").id
+        small = client.submit(configs(SMALL, "small"), "small").id
+        client.cancel(large)
+        client.cancel(small)
+    with open_store(directory) as store:
+        plans = {job: (store.jobs.job(job), store.jobs.batches(job)[0].plan) for job in (large, small)}
+        for job in (large, small):
+            store.jobs.remove(job)
+        for number in range(SMALL_JOBS - 1):
+            _add_job(store, f"small-{number}", *plans[small], ended=True)
+        _add_job(store, "running", *plans[small], ended=False)
+        _add_job(store, "large", *plans[large], ended=True)
+    return "large", "running"
+
+
+def _add_job(store: Store, job_id: str, like: Job, plan: BatchPlan, *, ended: bool) -> None:
+    waiting = tuple(replace(goal, state=GoalState.WAITING, reason="") for goal in like.goals)
+    job = Job(job_id, JobState.QUEUED, waiting, time.time_ns() // 1_000_000)
+    store.jobs.create(Submission(job, [plan], "[]", None))
+    changes: list[Change] = [JobChanged(JobState.RUNNING), RootSaved(0, _source(plan))]
+    changes += chain.from_iterable(map(_progress, waiting))
+    if ended:
+        changes += [GoalChanged(_met(goal, plan)) for goal in waiting]
+        changes += [ReferenceSaved(0, _reference()), JobChanged(JobState.DONE)]
+    store.jobs.record(job_id, changes, 100.0, {"training": 60.0, "tracing": 20.0, "waiting": 5.0})
+
+
+def _progress(goal: Goal) -> Iterator[Change]:
+    yield GoalChanged(replace(goal, state=GoalState.RUNNING))
+    for step in range(_UPDATES):
+        yield Advanced(goal.id, ProgressUpdate("adapting", step, _UPDATES))
+
+
+def _met(goal: Goal, plan: BatchPlan) -> Goal:
+    share = goal.budget[FLOPS] / plan.source_costs[FLOPS]
+    return replace(
+        goal,
+        state=GoalState.MET,
+        achieved={axis: share * cost for axis, cost in plan.source_costs.items()},
+        measured={latency_axis(HOST.name): share},
+        accuracy=0.7 + 0.2 * share,
+        seconds=12.0,
+        steps=500,
+        files=tuple(PackageFile(name, size, f"{size:064x}") for name, size in _FILES.items()),
+    )
+
+
+def _source(plan: BatchPlan) -> SourceResult:
+    costs = plan.source_costs
+    return SourceResult(
+        source_costs=costs,
+        source_accuracy=0.93,
+        teacher="",
+        teacher_accuracy=0.94,
+        root="",
+        root_costs=costs,
+        steps=100,
+    )
+
+
+def _reference() -> ReferenceResult:
+    return ReferenceResult(accuracy=0.93, tuned_accuracy=0.94, measured={latency_axis(HOST.name): 1.0})
+
+
+def _load(server: WebServer, path: str) -> None:
+    """Load a page with all that it consists of."""
+    connection = server.connection()
+    try:
+        page = _get(connection, path).decode()
+        for asset in dict.fromkeys(_ASSET.findall(page)):
+            _get(connection, asset)
+    finally:
+        connection.close()
+
+
+def _get(connection: HTTPConnection, path: str) -> bytes:
+    connection.request("GET", path, headers={"accept": "text/html, */*"})
+    answer = connection.getresponse()
+    content = answer.read()
+    if answer.status != 200:
+        raise RuntimeError(f"{path}: {answer.status}: {content[:200]!r}")
+    return content
+
+
+def _open_stream(server: WebServer, job: str, after: str) -> HTTPResponse:
+    connection = server.connection()
+    connection.request("GET", f"/v1/jobs/{job}/events?after={after}")
+    return connection.getresponse()
+
+
+def _streams(server: WebServer, job: str) -> tuple[float, int]:
+    """Return the memory that open streams cost the server in MB, and how many of them told the job's end."""
+    with ExitStack() as opened, PortingClient(server.process.address) as client:
+        page = _get(server.connection(), f"/jobs/{job}").decode()
+        after = page.partition('data-after="')[2].partition('"')[0]
+        before = server.process.memory_mb()
+        streams = [opened.enter_context(_open_stream(server, job, after)) for _ in range(STREAMS)]
+        memory = server.process.memory_mb()
+        client.cancel(job)
+        ended = sum(b'"cancelled"' in stream.read() for stream in streams)
+        return max(memory, server.process.memory_mb()) - before, ended
+
+
+def measure(options: Namespace) -> Figures:
+    """Return all figures; print the table."""
+    repetitions = _QUICK_REPETITIONS if options.quick else _REPETITIONS
+    table = Table(title="Pages and answers, ms", title_justify="left")
+    for column in ("what", "median", "worst", "server's processor"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    medians: dict[str, float] = {}
+
+    def note(name: str, server: Server, call: Callable[[], object]) -> None:
+        call()  # to warm up
+        before = server.processor_seconds()
+        taken = seconds(call, repetitions)
+        processor = (server.processor_seconds() - before) / repetitions
+        medians[name] = 1e3 * median(taken)
+        table.add_row(name, *(f"{1e3 * each:.3g}" for each in (median(taken), max(taken), processor)))
+
+    with TemporaryDirectory() as directory:
+        large, running = fill(Path(directory))
+        with serving(Path(directory)) as server:
+            calls: dict[str, Callable[[], object]] = {
+                "first page": partial(_load, server, "/"),
+                "first page, its HTML alone": partial(_get, server.connection(), "/"),
+                "large job": partial(_load, server, f"/jobs/{large}"),
+                "large job, its HTML alone": partial(_get, server.connection(), f"/jobs/{large}"),
+                "large job, REST": partial(_get, server.connection(), f"/v1/jobs/{large}"),
+                "metrics": partial(_get, server.connection(), "/metrics"),
+            }
+            for name, call in calls.items():
+                note(name, server.process, call)
+        with serving(Path(directory)) as server:
+            memory, ended = _streams(server, running)
+    console = Console()
+    console.print(table)
+    console.print(f"{STREAMS} streams: {memory:.1f} MB")
+    named = {re.sub(r"[^a-z]+", "_", name.lower()) + "_ms": figure for name, figure in medians.items()}
+    return {**named, "streams_mb": memory, "streams_ended": float(ended)}
+
+
+if __name__ == "__main__":
+    sys.exit(run("server.web", TARGETS, measure, sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Benchmarks of devices that tune packages, alone and with peers."""

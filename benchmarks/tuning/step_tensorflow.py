@@ -1,0 +1,35 @@
+"""The TensorFlow side of `tuning.step`: the same network, loss and optimizer, compiled once."""
+
+import sys
+
+import keras
+import tensorflow as tf
+
+from benchmarks.tuning.side import KD_WEIGHT, RATE, random_batch, serve
+
+
+def main(directory: str, size: int, threads: int) -> None:
+    """Step the Keras model."""
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    model = keras.models.load_model(f"{directory}/network.keras", compile=False)
+    optimizer = keras.optimizers.SGD(RATE, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    batch = random_batch(size)
+    images, classes, taught = map(tf.constant, batch)
+
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            logits = tf.math.log(model(images, training=False) + 1e-7)
+            entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits)
+            distilled = tf.nn.softmax_cross_entropy_with_logits(taught, logits)
+            loss = tf.reduce_mean(entropy + KD_WEIGHT * distilled)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    compiled = tf.function(step, autograph=False)
+    serve(lambda: compiled().numpy())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -1,0 +1,187 @@
+"""What a benchmark's exit code and JSON say."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.harness.run import (
+    MissingDataError,
+    add_seeds_option,
+    median_seconds,
+    paired_ratio,
+    run,
+    seconds,
+    seeds_of,
+)
+
+FAST = {"seconds": {"max": 2.0}}
+
+
+def outcome(tmp_path, figures, targets, *argv):
+    """The exit code and the JSON of a benchmark that measures these figures."""
+    file = tmp_path / "figures.json"
+    code = run("example", targets, lambda options: figures, [*argv, "--json", str(file)])
+    return code, json.loads(file.read_text())
+
+
+def test_json_has_exactly_the_documented_form(tmp_path):
+    code, written = outcome(tmp_path, {"seconds": 1.5, "steps": 3}, FAST)
+
+    machine = written.pop("machine")
+    assert code == 0
+    assert written == {
+        "benchmark": "example",
+        "command": f"python -m benchmarks.example --json {tmp_path / 'figures.json'}",
+        "figures": {"seconds": 1.5, "steps": 3},
+        "targets": {"seconds": {"max": 2.0, "met": True}},
+        "met": True,
+    }
+    assert machine.keys() == {"processor", "cores", "memory_gib", "python", "date"}
+    assert machine["processor"]
+    assert machine["memory_gib"] > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "figure", "code"),
+    [
+        ({"max": 2.0}, 2.0, 0),
+        ({"max": 2.0}, 2.1, 1),
+        ({"min": 2.0}, 2.0, 0),
+        ({"min": 2.0}, 1.9, 1),
+        ({"min": 1.0, "max": 2.0}, 1.5, 0),
+        ({"min": 1.0, "max": 2.0}, 0.5, 1),
+        ({"max": 2.0}, math.nan, 1),
+        ({"min": 2.0}, math.nan, 1),
+        ({"max": 2.0}, np.float64(2.1), 1),
+    ],
+)
+def test_exit_code_says_whether_the_target_is_met(tmp_path, target, figure, code):
+    got, written = outcome(tmp_path, {"ratio": figure}, {"ratio": target})
+
+    assert (got, written["met"]) == (code, code == 0)
+    assert written["figures"]["ratio"] == (None if math.isnan(figure) else figure)
+
+
+def test_one_missed_target_is_enough(tmp_path):
+    code, written = outcome(tmp_path, {"seconds": 1.0, "ratio": 1.0}, {**FAST, "ratio": {"min": 2.0}})
+
+    assert code == 1
+    assert {name: target["met"] for name, target in written["targets"].items()} == {
+        "seconds": True,
+        "ratio": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("full_run_only", "argv", "met"),
+    [
+        (False, (), False),
+        (False, ("--quick",), False),
+        (True, (), False),
+        (True, ("--quick",), None),
+    ],
+)
+def test_figure_that_was_not_measured(tmp_path, capsys, full_run_only, argv, met):
+    code, written = outcome(tmp_path, {}, {"ratio": {"min": 2.0, "full_run_only": full_run_only}}, *argv)
+
+    assert (code, written["met"]) == ((0, True) if met is None else (1, False))
+    assert written["targets"]["ratio"]["met"] is met
+    printed = capsys.readouterr().out
+    assert "not measured" in printed
+    assert ("full run only" in printed) == (met is None)
+
+
+def test_full_run_only_figure_counts_when_it_was_measured(tmp_path):
+    targets = {"ratio": {"min": 2.0, "full_run_only": True}}
+
+    assert outcome(tmp_path, {"ratio": 1.0}, targets, "--quick")[0] == 1
+
+
+def test_missing_data_skip_visibly(tmp_path, capsys):
+    def measure(options):
+        raise MissingDataError("give --data DIR")
+
+    file = tmp_path / "figures.json"
+
+    assert run("example", FAST, measure, ["--json", str(file)]) == 77
+    assert "example: skipped: give --data DIR" in capsys.readouterr().out
+    written = json.loads(file.read_text())
+    assert (written["met"], written["figures"], written["skipped"]) == (False, {}, "give --data DIR")
+
+
+def test_options_of_the_benchmark_reach_it():
+    seen = []
+
+    def measure(options):
+        seen.append((options.quick, options.data))
+        return {"seconds": 1.0}
+
+    assert (
+        run("example", FAST, measure, ["--data", "here"], lambda parser: parser.add_argument("--data")) == 0
+    )
+    assert seen == [(False, "here")]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], [0, 1, 2]),
+        (["--quick"], [0]),
+        (["--seeds", "1", "2"], [1, 2]),
+        (["--seeds", "1", "2", "--quick"], [1]),
+    ],
+)
+def test_the_seeds_of_a_run(argv, expected):
+    seeds = []
+
+    def measure(options):
+        seeds.extend(seeds_of(options))
+        return {}
+
+    run("example", {}, measure, argv, add_seeds_option)
+
+    assert seeds == expected
+
+
+def test_unknown_option_is_an_error():
+    with pytest.raises(SystemExit) as left:
+        run("example", FAST, lambda options: {}, ["--fast"])
+    assert left.value.code == 2
+
+
+class Clock:
+    """A clock that nothing moves but the functions that it makes."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def lasting(self, *durations, before=lambda: None):
+        """Return a function whose calls last so many seconds each."""
+        left = iter(durations)
+
+        def function():
+            before()
+            self.now += next(left)
+
+        return function
+
+
+def test_pairs_are_measured_in_turn():
+    """The ratios are 2, 4 and 3."""
+    calls, clock = [], Clock()
+    a = clock.lasting(1.0, 2.0, 3.0, before=lambda: calls.append("a"))
+    b = clock.lasting(2.0, 8.0, 9.0, before=lambda: calls.append("b"))
+
+    assert paired_ratio(a, b, 3, clock) == (2.0, 8.0, 3.0)
+    assert calls == ["a", "b"] * 3
+
+
+def test_medians_over_repetitions():
+    clock = Clock()
+    assert seconds(clock.lasting(1.0, 9.0), 2, clock) == [1.0, 9.0]
+    assert median_seconds(clock.lasting(1.0, 9.0, 2.0), 3, clock) == 2.0

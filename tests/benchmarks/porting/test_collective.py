@@ -1,0 +1,68 @@
+"""What the figures of the comparison say."""
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
+
+from benchmarks.porting.collective import COUNTS, SMALLEST, TARGETS, figures_of, main, shares_of
+from benchmarks.porting.collective_comparison import Comparison, Ported
+
+
+def ported(accuracy, seconds, steps, goals=16):
+    """Goals that are all as accurate."""
+    return Ported(dict.fromkeys(shares_of(goals), accuracy), seconds, steps)
+
+
+def comparison(accuracy, goals=16):
+    """A path in 10 s, against a tool that takes 1 s and 100 steps a goal for 60 %, 4 s and 400 for 70 %."""
+    curve = {400: ported(70.0, 64.0, 6_400), 100: ported(60.0, 16.0, 1_600)}
+    return Comparison({goals: ported(accuracy, 10.0, 800, goals)}, {"morphnet": curve})
+
+
+def test_shares_of_fewer_goals_are_among_those_of_more():
+    for count in (1, 2, 4, 8, 16):
+        assert set(shares_of(count)) <= set(shares_of(2 * count))
+        assert shares_of(count)[-1] == SMALLEST
+        assert max(shares_of(count)) < 1
+
+
+@pytest.mark.parametrize(("accuracy", "seconds"), [(60.0, 16), (65.0, 32), (70.0, 64), (75.0, 64), (59.9, 0)])
+def test_a_tool_counts_with_its_time_at_the_same_accuracy(accuracy, seconds):
+    assert comparison(accuracy).times_faster("morphnet", 16) == pytest.approx(seconds / 10)
+    assert comparison(accuracy).times_fewer_steps("morphnet", 16) == pytest.approx(100 * seconds / 800)
+
+
+def test_goals_case_by_case_stand_for_as_many_as_there_are():
+    """Of four goals each takes as much as of sixteen; only the four are compared."""
+    few = comparison(65.0, goals=4)
+    assert few.times_faster("morphnet", 4) == pytest.approx(32 / 10 * 4 / 16)
+    curve = dict(few.cases["morphnet"])
+    others = {share: 0.0 for share in curve[100].accuracies if share not in few.collective[4].accuracies}
+    curve[100] = Ported({**curve[100].accuracies, **others}, 16.0, 1_600)
+    assert Comparison(few.collective, {"morphnet": curve}).times_faster("morphnet", 4) == pytest.approx(0.8)
+
+
+def test_more_steps_that_are_no_better_do_not_count():
+    curve = {100: ported(60.0, 16.0, 1_600), 200: ported(59.0, 32.0, 3_200), 400: ported(60.0, 64.0, 6_400)}
+    result = Comparison({16: ported(60.0, 10.0, 800)}, {"morphnet": curve})
+    assert result.times_faster("morphnet", 16) == pytest.approx(1.6)
+
+
+def test_points_are_means_over_what_both_have():
+    assert comparison(68.5).points_below("morphnet", 400, 16) == pytest.approx(1.5)
+    assert comparison(68.5, goals=4).points_below("morphnet", 100, 4) == pytest.approx(-8.5)
+
+
+def test_all_targets_are_among_the_figures():
+    steps = (100, 300, 900, 1_000)
+    curves = {tool: {at: ported(60.0, 16.0, at) for at in steps} for tool in ("morphnet", "Torch-Pruning")}
+    figures = figures_of(Comparison({n: ported(60.0, 10.0, 800, min(n, 16)) for n in COUNTS}, curves))
+    names = {f"{network}_{figure}" for network in ("resnet8", "digits") for figure in figures}
+    assert names >= TARGETS.keys()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"], ["--network", "resnet8"]])
+def test_is_skipped_without_data(arguments, monkeypatch, capsys):
+    monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
+    assert main(arguments) == 77
+    assert "--data DIR" in capsys.readouterr().out
