@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from executors.structure.exporting import NamedFunction
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.tflite.combining import CombinedNetwork, names_of, read_network
-from mistify_server.worker.packaging.conversion.converter import Function, convert_function
+from mistify_server.worker.packaging.conversion.converter import convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner, signatures
 from mistify_server.worker.packaging.tflite.splitting import split_by_signature
 from tests.mistify_server.worker.packaging.networks import images, network
@@ -15,7 +16,7 @@ FLOAT = QuantizationConfig()
 
 
 def converted(forward, shape=(None, 4)):
-    return convert_function(Function(forward, [tf.TensorSpec(shape, tf.float32, "x")], ["y"]), FLOAT)
+    return convert_function(NamedFunction(forward, [tf.TensorSpec(shape, tf.float32, "x")], ["y"]), FLOAT)
 
 
 @pytest.mark.slow

@@ -5,13 +5,14 @@ import pytest
 import tensorflow as tf
 
 from executors.structure.blocks import blocks_of
+from executors.structure.exporting import NamedFunction
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.executions import Execution, open_network
 from mistify_client.assembly.stitching import stitch
-from mistify_server.worker.packaging.conversion.converter import Function, convert_function
+from mistify_server.worker.packaging.conversion.converter import convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.support import block_stores
 from tests.support.block_stores import LAST_TWO, ORIGINAL, called, images, residual
@@ -54,7 +55,7 @@ def test_inputs_of_another_shape_or_type_are_refused(tmp_path, execution, image)
 
 def test_a_block_whose_shapes_depend_on_values_does_not_run_compiled():
     taken = [tf.TensorSpec((None, 4), tf.float32, "x")]
-    function = Function(lambda x: tf.reshape(tf.boolean_mask(x, x > 0), (-1, 1)), taken, ["positive"])
+    function = NamedFunction(lambda x: tf.reshape(tf.boolean_mask(x, x > 0), (-1, 1)), taken, ["positive"])
     with pytest.raises(ValueError, match="its shapes cannot be fixed"):
         open_network(convert_function(function, QuantizationConfig()), Execution.COMPILED, 1)
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
+from executors.structure.exporting import folded
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.worker.packaging.conversion.activations import ActivationCheck, calibration
-from mistify_server.worker.packaging.conversion.converter import folded
 from tests.mistify_server.worker.packaging.networks import network, package_task, packaged, training_setup
 
 layers = keras.layers

@@ -5,17 +5,13 @@ import pytest
 import tensorflow as tf
 
 from executors.data import Dataset
+from executors.structure.exporting import NamedFunction, constant
 from executors.training.output_objectives import objectives_of
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.package.training import INFER
 from mistify_server.worker.packaging.conversion import trainable
-from mistify_server.worker.packaging.conversion.converter import (
-    Function,
-    constant,
-    convert_saved,
-    save_functions,
-)
+from mistify_server.worker.packaging.conversion.converter import convert_saved, save_functions
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable
 from mistify_server.worker.packaging.tflite import runner
 from mistify_server.worker.packaging.tflite.runner import Runner, run_network
@@ -40,7 +36,7 @@ def test_both_networks_are_compared_for_no_more_examples_than_fit_into_memory(mo
     """The one that is trained holds eight copies of the image, with 8 * 8 * 2 elements, at once."""
     model, examples, at_once = network(), {"image": images(5)}, []
     forward = constant(model)
-    infer = Function.like(model, lambda image: forward(tf.concat([image] * 8, -1)[..., -2:]))
+    infer = NamedFunction.like(model, lambda image: forward(tf.concat([image] * 8, -1)[..., -2:]))
     save_functions({INFER: infer}, str(tmp_path))
     training = convert_saved(str(tmp_path), QuantizationConfig(), None)
     call = Runner.__call__

@@ -6,15 +6,11 @@ import keras
 import numpy as np
 import pytest
 
+from executors.structure.exporting import NamedFunction, constant
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.tflite.combining import read_network
-from mistify_server.worker.packaging.conversion.converter import (
-    Function,
-    constant,
-    convert_saved,
-    save_functions,
-)
+from mistify_server.worker.packaging.conversion.converter import convert_saved, save_functions
 from mistify_server.worker.packaging.tflite.boundaries import pass_integers
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.packaging.tflite.splitting import split_by_signature
@@ -50,7 +46,7 @@ def network():
             yield "second", {"x": np.asarray(models["first"](given))}
 
     with TemporaryDirectory() as directory:
-        functions = {key: Function.like(model, constant(model)) for key, model in models.items()}
+        functions = {key: NamedFunction.like(model, constant(model)) for key, model in models.items()}
         save_functions(functions, directory)
         return read_network(convert_saved(directory, QuantizationConfig(precision=Quantization.INT8), rows))
 

@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 from executors.structure import analyse
+from executors.structure.exporting import NamedFunction
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.errors import MistifyError
-from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
+from mistify_server.worker.packaging.conversion.converter import convert, convert_function
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from tests.executors.structure.networks import randomised
 from tests.mistify_server.worker.packaging.networks import network
@@ -56,7 +57,7 @@ def test_operators_that_run_others_are_refused() -> None:
     def grown(x: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda y: tf.reduce_sum(y) < 9, lambda y: (y * 2,), (x,))[0]
 
-    function = Function(grown, [tf.TensorSpec([None, 4], tf.float32, "x")], ["y"])
+    function = NamedFunction(grown, [tf.TensorSpec([None, 4], tf.float32, "x")], ["y"])
     with pytest.raises(MistifyError, match="WHILE, whose cost is not known"):
         network_cost(convert_function(function, QuantizationConfig()))
 
@@ -74,7 +75,7 @@ def test_numbers_that_index_a_table_are_no_obstacle() -> None:
     def looked_up(numbers: tf.Tensor) -> tf.Tensor:
         return tf.reduce_mean(tf.gather(table, numbers), axis=1)
 
-    function = Function(looked_up, [tf.TensorSpec([None, 200], tf.int32, "numbers")], ["y"])
+    function = NamedFunction(looked_up, [tf.TensorSpec([None, 200], tf.int32, "numbers")], ["y"])
     actual = network_cost(convert_function(function, QuantizationConfig()))
     assert actual.params == pytest.approx(5 * 8, abs=5)
     assert actual.elements[actual.inputs[0]] == 200
@@ -87,7 +88,7 @@ def test_inputs_and_outputs_are_those_of_the_graph() -> None:
         y = tf.nn.relu(tf.pad(tf.reshape(x, [-1, 4, 6]), [[0, 0], [1, 1], [0, 0]]))
         return [y, tf.reduce_sum(y, axis=1)]
 
-    function = Function(summed, [tf.TensorSpec([None, 24], tf.float32, "x")], ["y", "sum"])
+    function = NamedFunction(summed, [tf.TensorSpec([None, 24], tf.float32, "x")], ["y", "sum"])
     actual = network_cost(convert_function(function, QuantizationConfig()))
     assert [actual.elements[tensor] for tensor in actual.inputs] == [24]
     assert sorted(actual.elements[tensor] for tensor in actual.outputs) == [6, 36]
@@ -106,6 +107,6 @@ def test_a_product_counts_what_it_sums_for_each_element(transposed: bool) -> Non
     specs = [
         tf.TensorSpec(shape, tf.float32, name) for name, shape in (turned if transposed else shapes).items()
     ]
-    actual = network_cost(convert_function(Function(multiplied, specs, ["y"]), QuantizationConfig()))
+    actual = network_cost(convert_function(NamedFunction(multiplied, specs, ["y"]), QuantizationConfig()))
     assert actual.flops == 4 * 3 * 5 * 7
     assert Operation(OperatorKind.PRODUCT, 3, 5, 7, times=4) in list(actual.operations)
