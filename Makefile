@@ -54,9 +54,10 @@ support-matrix: install  ## Write docs/support-matrix.md: looks at 42 architectu
 	mkdir -p docs
 	$(BIN)/python -m benchmarks.porting.support_matrix --write docs/support-matrix.md
 
-check: install  ## Format, lint, types, layers, generated code
+check: install  ## Format, lint, docstrings, types, layers, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m docs_site.docstrings
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	rm -rf build/proto && mkdir -p build/proto

@@ -33,9 +33,9 @@ class SourceAnswers:
     """Makes files of inputs and the source's answers, for parts of the data without labels.
 
     Args:
-        cache: Has the data.
-        checkpoints: Where the files go to.
-        on_progress: Takes the progress.
+        cache: Loads the data.
+        checkpoints: Stores the files.
+        on_progress: Receives the progress.
     """
 
     def __init__(self, cache: SourceCache, checkpoints: Checkpoints, on_progress: OnProgress) -> None:
@@ -47,9 +47,9 @@ class SourceAnswers:
         """Return the data with such files; without, where all parts have labels.
 
         Args:
-            data: As in the config.
-            source: Answers.
-            seed: Of what is generated.
+            data: The data in the config.
+            source: Gives the answers.
+            seed: Seed for generated inputs.
 
         Raises:
             MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
@@ -76,9 +76,8 @@ class SourceAnswers:
         """Return the data with such files, of a source for which no inputs can be generated.
 
         Args:
-            data: As in the config.
-            signature: Of the source.
-            outputs: Its own.
+            data: The data in the config.
+            outputs: The source's outputs.
 
         Raises:
             MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
@@ -90,8 +89,7 @@ class SourceAnswers:
         """Check that data with the source's answers have the classes that their settings need.
 
         Args:
-            data: With files of answers, if any were added.
-            signature: Of the source.
+            data: The data, with files of answers if any were added.
 
         Raises:
             MistifyError: INVALID_DATASET, with all problems.
@@ -148,10 +146,10 @@ def answers(
     """Return unlabelled inputs with the source's answers as targets.
 
     Args:
-        outputs: Those of the source.
+        outputs: Computes the source's outputs.
         data: The inputs.
-        part: What they were read from.
-        objectives: What outputs learn, where labelled data tell.
+        part: The part that they were read from.
+        objectives: Output -> its objective, where labelled data show it.
 
     Raises:
         MistifyError: INVALID_DATASET, it has no numbers for some of them.

@@ -35,10 +35,10 @@ class EdgeRunner:
     by byte, whichever worker has done what before.
 
     Args:
-        checkpoints: Where networks come from and go to.
+        checkpoints: Loads and stores networks.
         setups: Prepares data and teachers.
         unchanged: Serves goals with sources that cannot be edited.
-        on_progress: Takes the progress.
+        on_progress: Receives the progress.
     """
 
     def __init__(

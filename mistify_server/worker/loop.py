@@ -63,10 +63,10 @@ def work(
     """Do the tasks of the orders on standard input until it closes.
 
     Args:
-        prepare: Returns the function that does tasks; it is given the callback for their progress. It may
-            take long: meanwhile the end of the parent is watched and heartbeats are sent.
+        prepare: Returns the function that does tasks, given the callback for their progress. It may take
+            long: meanwhile the end of the parent is watched and heartbeats are sent.
         heartbeat: Seconds between two heartbeats.
-        directories: Those of the server, of which failures say nothing.
+        directories: Directories of the server, which failures must not name.
     """
     # Python's own search tries to write a file: on a full disk it would fail here, and hide the reason.
     tempfile.tempdir = os.environ.get("TMPDIR")

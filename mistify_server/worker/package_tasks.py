@@ -30,11 +30,11 @@ class Packager:
     """Makes packages.
 
     Args:
-        artifacts: Where the files of packages go to.
-        cache: Has the data.
-        checkpoints: Has the networks.
-        setups: Prepares what they were trained with.
-        on_progress: Takes the progress.
+        artifacts: Stores the files of packages.
+        cache: Loads the data.
+        checkpoints: Loads the networks.
+        setups: Prepares the data and settings of their training.
+        on_progress: Receives the progress.
     """
 
     def __init__(

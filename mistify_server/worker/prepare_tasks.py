@@ -42,10 +42,10 @@ class Preparer:
     """Lets algorithms prepare.
 
     Args:
-        preparations: Where they are kept.
-        checkpoints: Has the teachers.
+        preparations: Stores preparations.
+        checkpoints: Loads the teachers.
         setups: Prepares data and teachers.
-        on_progress: Takes the progress.
+        on_progress: Receives the progress.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class _KeptProgress(PreparationProgress):
     """Reports the progress of a task, and keeps the parts in the store.
 
     Args:
-        preparations: Of the store.
-        key: Of this one.
-        task: Which is being done.
-        on_progress: Takes the progress.
+        preparations: The store's preparations.
+        key: Key of this preparation.
+        task: The task in progress.
+        on_progress: Receives the progress.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     """Return the digest of all that a preparation is made from.
 
     Args:
-        task: With the hardware that its limits name, and no other: figures of hardware are measured again for
-            each job.
-        teacher: The tuned source; how it was saved makes no difference.
-        setup: The data; names of files say nothing about what is in them.
+        task: A task whose hardware profiles are those that its limits name, and no others: figures of
+            hardware are measured again for each job.
+        teacher: The tuned source; the way in which it was saved makes no difference.
+        setup: Provides the data; names of files do not count.
     """
     digest = hashlib.sha256(task.model_dump_json(exclude={"teacher", "data"}).encode())
     digest.update(task.data.settings.model_dump_json().encode())

@@ -15,9 +15,8 @@ def redacted(result: Result, task: Task, directories: Iterable[Path]) -> Result:
     """Return a result whose problems and reasons name files without the directories around them.
 
     Args:
-        result: Of the task.
-        task: Its models and data lie in directories of the server, or in those of its callers.
-        directories: Others of the server.
+        task: A task whose models and data lie in directories of the server, or in those of its callers.
+        directories: Further directories of the server.
     """
     if not isinstance(result, TaskFailure | Inspection):
         return result

@@ -20,9 +20,9 @@ class ReferenceMeter:
     """Measures sources as they came, and as they were tuned.
 
     Args:
-        cache: Has source models and data.
-        checkpoints: Has the tuned sources.
-        on_progress: Takes the progress.
+        cache: Loads source models and data.
+        checkpoints: Loads the tuned sources.
+        on_progress: Receives the progress.
     """
 
     def __init__(self, cache: SourceCache, checkpoints: Checkpoints, on_progress: OnProgress) -> None:

@@ -48,8 +48,8 @@ class TaskRunner:
     """Does tasks, one at a time.
 
     Args:
-        artifacts: Where checkpoints and packages go to and come from.
-        on_progress: Takes the progress of tasks.
+        artifacts: Stores checkpoints and packages.
+        on_progress: Receives the progress of tasks.
     """
 
     def __init__(self, artifacts: Artifacts, on_progress: OnProgress) -> None:

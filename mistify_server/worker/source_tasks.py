@@ -29,11 +29,11 @@ class RootMaker:
     """Tunes sources and widens them.
 
     Args:
-        cache: Has source models and data.
-        checkpoints: Where the networks go to.
+        cache: Loads source models and data.
+        checkpoints: Stores the networks.
         answers: Makes data of the sources' own answers.
         unchanged: Keeps sources that cannot be edited.
-        on_progress: Takes the progress.
+        on_progress: Receives the progress.
     """
 
     def __init__(

@@ -37,8 +37,7 @@ class TrainingSetups:
 
         Args:
             teacher: The teacher's artifact.
-            data: What both are trained on.
-            params: The settings of training.
+            data: The data that both are trained on.
             distilled: Whether students learn from the teacher's predictions, too.
         """
         learning = self._parts(teacher, data)[0]

@@ -45,13 +45,12 @@ def adapt_branches(
     layers that can be shared; else its branch is adapted like the others.
 
     Args:
-        network: The goal's; its first layers are frozen if it is the largest branch.
-        budget: The goal's.
-        shares: The multiples of the budget, the goal's own 1 among them.
-        profiles: The hardware whose latency the budget limits.
-        rules: For the layers.
-        adapt_largest: Adapts a network to the largest budget, from where that goes best.
-        descend: Adapts the others from there.
+        network: The goal's network; its first layers are frozen if it is the largest branch.
+        budget: The goal's budget.
+        shares: Multiples of the budget, the goal's own 1 among them.
+        profiles: Profiles of the hardware whose latency the budget limits.
+        adapt_largest: Adapts a network to the largest budget, from the best starting point.
+        descend: Adapts the other branches from there.
     """
     largest, *smaller = sorted(shares, reverse=True)
     flops = min(analyse(network).network().flops, budget.get(FLOPS, float("inf")))
@@ -81,9 +80,9 @@ def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) ->
     and smaller branches would lose elsewhere what that costs: then nothing is shared.
 
     Args:
-        structure: Of the largest branch.
-        least: The budget of the smallest, its multiply-adds among the axes.
-        profiles: The hardware whose latency it limits.
+        structure: The structure of the largest branch.
+        least: The budget of the smallest branch, with its multiply-adds among the axes.
+        profiles: Profiles of the hardware whose latency it limits.
     """
     multiply_adds = {layer.name: layer.multiply_adds for layer in structure.network().layers}
     base = shareable_base(structure, _BASE_SHARE * least[FLOPS])

@@ -58,10 +58,9 @@ def calibrated_host(
     float32 corrects nothing.
 
     Args:
-        host: As measured in float32 and int8, with one thread and perhaps with others.
-        source: The network.
-        train: Has some examples, to convert it with.
-        threads: With which the profiles predict latencies.
+        host: Profiles measured in float32 and int8, with one thread and perhaps with others.
+        train: Provides examples to convert the network with.
+        threads: Number of threads that the profiles predict latencies for.
     """
     least = least_network(source)
     source_cost, least_cost = (analyse(network).network() for network in (source, least))
@@ -112,8 +111,7 @@ def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> Measu
     """Return this machine's profile at a precision.
 
     Args:
-        known: As measured in float32 and int8, by whether it is that of integers.
-        precision: The precision.
+        known: Whether integers are computed -> profile measured.
     """
     if precision is Quantization.DYNAMIC:
         return replace(known[False], kernels=known[True].model)

@@ -170,9 +170,8 @@ def _rounds(taken: int, params: Params, factor: int) -> Iterator[int]:
     """Yield the steps of each round of tuning: one round at least, and more up to the step limit.
 
     Args:
-        taken: Steps before.
-        params: The settings.
-        factor: How many times as long each round is as the one before.
+        taken: Number of steps so far.
+        factor: Length of each round over that of the round before.
     """
     length = params.tune_steps
     while True:
@@ -198,7 +197,7 @@ def _adapt_by_file(
     further, twice at most. Where it has less, a limit may be met that seemed out of reach.
 
     Returns:
-        All steps so far, why the budget was not met, if so, and the costs that were read off the file.
+        All steps so far, the reason if the budget was not met, and the costs that were read off the file.
     """
     at, steps, stuck, stored = assignment, 0, "", dict[str, float]()
     for attempt in range(1 + _CORRECTIONS):
@@ -284,9 +283,7 @@ def _planned_by_measurement(
     that cannot run here is the last: without its reading, the next would be the same.
 
     Args:
-        executor: Plans.
-        assignment: Of the edge.
-        readings: Of the parent, if it runs here; those of the plans are added.
+        readings: Readings of the parent, if it runs here; those of the plans are added.
         measure: Measures networks.
 
     Returns:

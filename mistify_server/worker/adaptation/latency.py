@@ -48,9 +48,9 @@ def latency_meter(
     A precision at which LiteRT cannot run a network here does not count.
 
     Args:
-        quantizations: Of the packages.
-        train: Has some examples, to convert networks with.
-        threads: With which the packages run.
+        quantizations: The precisions of the packages.
+        train: Provides examples to convert networks with.
+        threads: Number of threads that run the packages.
     """
 
     @activity("measuring")
@@ -76,10 +76,9 @@ def latencies(
     it in float32 is raised.
 
     Args:
-        model: The network.
-        precisions: At which it is measured beside float32.
-        train: Has some examples, to convert it with.
-        threads: Of LiteRT.
+        precisions: Precisions to measure besides float32.
+        train: Provides examples to convert the network with.
+        threads: Number of threads of LiteRT.
     """
     with saved(model) as network:
         networks = {Quantization.NONE: network.at(QuantizationConfig())}
@@ -95,12 +94,10 @@ def few_examples(model: keras.Model, train: Dataset, precisions: Iterable[Quanti
     """Return a few training examples by input; what a network takes in LiteRT does not depend on them.
 
     Args:
-        model: The network.
-        train: The training data.
-        precisions: At which it is converted; where none is of integers, nothing is returned.
+        precisions: Precisions of the conversions; where none is of integers, nothing is returned.
 
     Raises:
-        MistifyError: INVALID_MODEL, the activations of the network are finite for none of them.
+        MistifyError: INVALID_MODEL, the network's activations are finite for none of them.
     """
     if not any(precision.integer for precision in precisions):
         return None
@@ -117,9 +114,9 @@ class LatencyReading:
     """Latency of a network in LiteRT, and as this machine's profile predicts it, in milliseconds.
 
     Attributes:
-        predicted_ms: By the profile as it was calibrated with the source.
-        measured_ms: In LiteRT on this machine.
-        costs: The network's costs by the profiles as they were.
+        predicted_ms: Prediction of the profile calibrated with the source.
+        measured_ms: Measured in LiteRT on this machine.
+        costs: Costs of the network by the profiles at that time.
         by_operators: Whether the profile was measured operator by operator, with as many threads.
     """
 

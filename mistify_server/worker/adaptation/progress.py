@@ -13,9 +13,9 @@ def reporter(on_progress: OnProgress, metric: Metric, budget: Budget = MappingPr
     """Return a function that reports progress with what does not change while a task is done.
 
     Args:
-        on_progress: Takes the progress.
-        metric: Of its accuracies.
-        budget: The goal's limits, by which its costs are compared.
+        on_progress: Receives the progress.
+        metric: The metric of its accuracies.
+        budget: The goal's limits, which its costs are compared with.
     """
 
     def report(update: ProgressUpdate) -> None:

@@ -31,9 +31,8 @@ def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> b
     Generated inputs are made from what the source knows of them as they are.
 
     Args:
-        source: The model.
-        data: Training and validation data, as in the config.
-        setup: The same, loaded.
+        data: Training and validation data as in the config.
+        setup: The same data, loaded.
     """
     if data.settings.augment is not None or generated_count(data.train or ""):
         return False

@@ -29,9 +29,9 @@ def cost_reader(
 
     Args:
         budget: The limits.
-        quantizations: Of the packages.
-        setup: The data by which they are converted.
-        threads: With which they run.
+        quantizations: The precisions of the packages.
+        setup: Provides the data for conversion.
+        threads: Number of threads that run the packages.
     """
 
     @activity("measuring")
@@ -57,8 +57,7 @@ def tightened(budget: Budget, foreseen: Costs, stored: Costs) -> Budget:
     """Return the limits on what is foreseen, so that what is stored meets the budget.
 
     Args:
-        budget: The limits.
         foreseen: Costs of a network by its layers.
-        stored: Those that were read off its file.
+        stored: Costs that were read off the network's file.
     """
     return {axis: limit * foreseen[axis] / stored.get(axis, foreseen[axis]) for axis, limit in budget.items()}

@@ -37,12 +37,12 @@ class TuningReport:
     Looks change nothing of the network. Its batch-norm statistics are the running ones.
 
     Attributes:
-        report: Takes the progress.
+        report: Receives the progress.
         start: The progress at the start of the round.
-        steps: Of the round.
-        trainer: Tunes.
-        setup: Has the metric.
-        sample: Of the validation data.
+        steps: Number of steps of the round.
+        trainer: Tunes the network.
+        setup: Provides the metric.
+        sample: A sample of the validation data.
     """
 
     report: OnProgress

@@ -26,8 +26,8 @@ class UnchangedSources:
     """Serves goals with their source itself, as LiteRT runs it in float32.
 
     Args:
-        cache: Has the data.
-        checkpoints: Has the sources.
+        cache: Loads the data.
+        checkpoints: Loads the sources.
         answers: Makes data of the sources' own answers.
     """
 

@@ -30,7 +30,6 @@ def for_widened(assignment: Assignment, source: keras.Model) -> Assignment:
     then.
 
     Args:
-        assignment: Of the edge.
         source: The tuned source.
     """
     setup = assignment.setup

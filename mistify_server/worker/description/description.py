@@ -20,9 +20,9 @@ class Description:
     """The description of a package's inputs and outputs, for apps.
 
     Attributes:
-        labels: The names of classes in their order, by output.
-        preparation: The preparation of inputs by their names; vocabularies are some of the `files`.
-        files: Contents of files that the package has for it, by name.
+        labels: Output -> names of its classes, in order.
+        preparation: Input -> its preparation; vocabularies are some of the `files`.
+        files: Name -> content of files that a package needs for it.
     """
 
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -36,9 +36,9 @@ def description_of(
     """Return the description of a package for apps.
 
     Args:
-        settings: Of the data.
-        signature: What the network takes and gives.
-        objectives: What each output learns, by its name.
+        settings: Settings of the data.
+        signature: The inputs and outputs of the network.
+        objectives: Output -> its objective.
         train: Training data, whose classes may have names.
 
     Raises:

@@ -26,9 +26,9 @@ def preparation_of(
     """Return the preparation of inputs, by their names, with all that follows from their shapes.
 
     Args:
-        declared: In the config.
-        inputs: Of the network.
-        problems: Collects what does not fit these.
+        declared: Input -> preparation in the config.
+        inputs: The network's inputs.
+        problems: Collects declarations that do not fit the inputs.
     """
     by_name = {tensor.name: tensor for tensor in inputs}
     made = {
@@ -44,7 +44,7 @@ def vocabularies_of(preparation: Mapping[str, Preparation], problems: ProblemCol
     """Return the vocabularies of inputs by their names in the package: those that the files have.
 
     Args:
-        preparation: By input, with the paths of the vocabularies.
+        preparation: Input -> preparation with the path of its vocabulary.
         problems: Collects names that files of a package cannot have.
     """
     files: dict[str, Path] = {}
@@ -65,7 +65,7 @@ def _add(path: Path, files: dict[str, Path]) -> None:
     """Add a file under its own name.
 
     Raises:
-        InvalidValue: It cannot have this name in a package.
+        InvalidValue: The file cannot have this name in a package.
     """
     try:
         _FILE_NAME.validate_python(path.name)

@@ -30,10 +30,10 @@ def labels_of(
     """Return the names of classes by output, without outputs that have none.
 
     Args:
-        declared: In the config; files can be read.
-        counts: Of all outputs.
-        classes: The names in the training data, in the order of their numbers.
-        problems: Collects what is wrong with those in the config.
+        declared: Labels in the config; files can be read.
+        counts: Output -> number of its classes.
+        classes: Names in the training data, in the order of their numbers.
+        problems: Collects mistakes in the config's labels.
     """
     names = {output: classes.get(output, ()) for output in counts}
     for key, labels in (declared or {}).items():
@@ -51,7 +51,7 @@ def _output(key: str, counts: Counts) -> str:
     """Return the output that a key of the labels means.
 
     Raises:
-        InvalidValue: There is none with classes, or not only one.
+        InvalidValue: There is no output with classes, or more than one.
     """
     with_classes = [output for output, count in counts.items() if count]
     if not with_classes:
@@ -68,7 +68,7 @@ def _names(labels: tuple[str, ...] | str, count: int, classes: tuple[str, ...]) 
     """Return the names of an output's classes.
 
     Raises:
-        InvalidValue: They are too few or too many, or in another order than in the training data.
+        InvalidValue: The names are too few or too many, or in another order than in the training data.
     """
     names = _read(Path(labels)) if isinstance(labels, str) else labels
     if len(names) != count:

@@ -50,9 +50,8 @@ def estimates_of(
     """Estimate the edges of a model without running it.
 
     Args:
-        structure: The model's.
-        task: Has the algorithm and its settings.
-        profiles: The hardware whose latency counts.
+        task: Provides the algorithm and its settings.
+        profiles: Profiles of the hardware whose latency counts.
     """
     blocks = len(residual_blocks(structure.graph))
     params = params_of(task.algorithm, task.algorithm_config)
@@ -79,10 +78,10 @@ def with_measurements(
     """Return the estimates with measurements of the source.
 
     Args:
-        estimates: So far.
-        trainer: Of a copy of the source.
-        setup: What it would be trained on.
-        measures: `accuracy`, `step`.
+        estimates: The estimates so far.
+        trainer: The trainer of a copy of the source.
+        setup: The data and settings of its training.
+        measures: Any of `accuracy` and `step`.
     """
     figures: dict[str, object] = {}
     if "accuracy" in measures:

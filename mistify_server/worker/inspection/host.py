@@ -31,7 +31,7 @@ def host_profiles(
     They are measured in half a minute, unless they are kept (`mistify_server.hardware.host`).
 
     Args:
-        on_progress: Takes the progress of measuring.
+        on_progress: Receives the progress of measuring.
         measure: Measures this machine.
     """
     return measured_host(partial(measure, lambda share: on_progress(_progress(share)))).profiles

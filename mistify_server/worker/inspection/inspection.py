@@ -51,11 +51,11 @@ class _Data(NamedTuple):
     Attributes:
         train: Training data.
         validation: Validation data.
-        metric: The metric by which networks are compared.
-        tested: Examples of the test data; None where these are still to be made.
-        metrics: The metric of each output.
-        class_counts: Examples of each class, by part.
-        left_out: Files in the data that are not read, by part.
+        metric: The metric that compares networks.
+        tested: Number of test examples; None where these are still to be made.
+        metrics: Output -> its metric.
+        class_counts: Examples of each class, by part of the data.
+        left_out: Files that are not read, by part of the data.
     """
 
     train: Dataset
@@ -71,8 +71,8 @@ class SourceInspector:
     """Inspects source models and their data.
 
     Args:
-        cache: Has source models and data.
-        on_progress: Takes the progress of profiling this machine.
+        cache: Loads source models and data.
+        on_progress: Receives the progress of profiling this machine.
     """
 
     def __init__(self, cache: SourceCache, on_progress: OnProgress) -> None:

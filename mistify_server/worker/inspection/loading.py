@@ -41,12 +41,13 @@ class InspectedData:
     """The data of a config, with problems of whatever cannot be used.
 
     Args:
-        cache: Has the data.
-        problems: Takes the problems.
-        data: As in the config.
-        signature: Of the source.
-        outputs: Those of the source.
-        generator: For parts that are to be generated; none of a source for which nothing can be.
+        cache: Loads the data.
+        problems: Collects the problems.
+        data: The data in the config.
+        signature: The inputs and outputs of the source.
+        outputs: Computes the source's outputs.
+        generator: Generates inputs for parts that need them; none for a source for which nothing can be
+            generated.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class InspectedData:
         """Make sure that unlabelled inputs are as many as the parts that they stand for.
 
         Raises:
-            MistifyError: INVALID_DATASET, they are not.
+            MistifyError: INVALID_DATASET, they are too few.
         """
         parts = ["to train on"]
         parts += [] if isinstance(self._data.settings.validation, str) else ["to choose by"]

@@ -19,10 +19,11 @@ def outlook_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates,
     """Return the outlook of a source whose steps have been timed; a copy of it is tuned for some seconds.
 
     Args:
-        trainer: Of the copy, which it changes; it may have timed the steps, so that it is traced already.
-        setup: What it would be trained on.
-        estimates: Of the source.
-        tested: Examples of the test data.
+        trainer: The trainer of the copy, which it changes; it may have timed the steps, so that it is traced
+            already.
+        setup: The data and settings of the copy's training.
+        estimates: Estimates with the time of a step.
+        tested: Number of test examples.
     """
     validation = setup.validation.sample(EXAMPLES)
     outlook = Outlook(tested=tested, sampled=len(validation))

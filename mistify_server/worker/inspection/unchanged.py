@@ -36,10 +36,9 @@ def inspect_unchanged(
     """Return the costs of a source that cannot be edited, and all problems.
 
     Args:
-        source: The source.
-        task: What it is inspected for.
-        cache: Has the data.
-        problems: Has the problems that were found before; takes all others.
+        task: The inspection to make.
+        cache: Loads the data.
+        problems: The problems found so far; further ones are added.
     """
     problems.add(_unused_settings(task.data))
     costs: Costs = {}

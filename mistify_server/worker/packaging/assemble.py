@@ -31,13 +31,13 @@ def assemble(
     """Measure what was converted, and return it as a package.
 
     Args:
-        conversion: The package's networks.
-        task: What is asked of the package, and what its checkpoint was measured to be.
-        objectives: What each output learns, by its name.
-        held_out: The data that it is compared and measured on.
+        conversion: The networks of the package.
+        task: Describes the package to make and the costs and accuracy of its checkpoint.
+        objectives: Output -> its objective.
+        held_out: The data for comparison and measurement.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
+        MistifyError: CORRUPT_PACKAGE, it computes something else than its original.
     """
     measured = measure(conversion, task, objectives, held_out)
     files = _files(conversion)

@@ -24,8 +24,8 @@ def layer_table(source: Structure, network: Structure, profile: HardwareProfile)
     """Return the layers of a network beside those of the source that it was cut from.
 
     Args:
-        source: The source's structure.
-        network: The network's.
+        source: The structure of the source.
+        network: The structure of the network.
         profile: Predicts times.
     """
     before, after = _figures(source, profile), _figures(network, profile)

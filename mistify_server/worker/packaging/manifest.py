@@ -24,10 +24,10 @@ def manifest_of(
     """Return the manifest of a package.
 
     Args:
-        conversion: The package's networks.
-        measured: What was measured of them.
-        task: What was asked for.
-        files: The contents of all files but the manifest, by name.
+        conversion: The networks of the package.
+        measured: Measurements of the package.
+        task: The request for the package.
+        files: Name -> content of each file but the manifest.
     """
     settings, networks, own = task.settings, conversion.networks, measured.own
     inputs, outputs = _tensors(conversion)

@@ -50,12 +50,13 @@ def package_model(
 
     Args:
         model: The checkpoint of the task.
-        task: What is asked of the package, and what its checkpoint was measured to be.
-        setup: What the checkpoint was trained with, and was chosen by.
-        test: What the package is measured on in the end.
-        training_steps: Of quantization-aware training and of compression, where they are asked for.
+        task: Describes the package to make and the costs and accuracy of its checkpoint.
+        setup: The data and settings that the checkpoint was trained with and chosen by.
+        test: The data that the finished package is measured on.
+        training_steps: Number of steps of quantization-aware training and of compression, where they are
+            asked for.
         branches: The networks of the task's branches; None where it has none.
-        parts: What the algorithm ships beside the network.
+        parts: The parts that the algorithm ships beside the network.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,

@@ -24,9 +24,9 @@ def package_unchanged(source: SourceModel, task: PackageTask, train: Dataset, he
 
     Args:
         source: The checkpoint of the task.
-        task: What is asked of the package, and what its checkpoint was measured to be.
-        train: The data that integer packages take the scales of activations from.
-        held_out: The data that the package is compared and measured on.
+        task: Describes the package to make and the costs and accuracy of its checkpoint.
+        train: Data that integer packages take the scales of activations from.
+        held_out: Data for comparison and measurement.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than the source; INVALID_MODEL, it

@@ -27,7 +27,7 @@ class ActivationCheck:
     """Runs a function on examples, and looks at every float that it computes on the way.
 
     Args:
-        function: The function, as it will be converted.
+        function: A function as it will be converted.
     """
 
     def __init__(self, function: NamedFunction) -> None:
@@ -44,7 +44,7 @@ class ActivationCheck:
         """Return the examples for which a number is not finite, by their indices, and where the first one is.
 
         Args:
-            examples: Arrays [n, ...] by the names of the inputs.
+            examples: Input name -> [n, ...].
         """
         count = len(next(iter(examples.values())))
         suspected = (
@@ -84,8 +84,8 @@ class Calibration:
     """Examples that integers can take their scales from.
 
     Attributes:
-        examples: Inputs [n, ...] by name.
-        note: Which were left out, and why; empty where none was.
+        examples: Input -> [n, ...].
+        note: Names the examples that were left out, and the reason; empty where none was.
     """
 
     examples: Examples
@@ -96,8 +96,8 @@ def calibration(functions: Iterable[NamedFunction], train: Dataset) -> Calibrati
     """Return a sample of the training data, without examples for which a function computes infinity or NaN.
 
     Args:
-        functions: All that is converted with these examples, each with the same inputs.
-        train: The training data.
+        functions: All functions that are converted with these examples, each with the same inputs.
+        train: Training data.
 
     Raises:
         MistifyError: INVALID_MODEL, no example is left.

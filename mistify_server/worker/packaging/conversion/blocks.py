@@ -46,10 +46,10 @@ def block_store(
 
     Args:
         blocks: The variants of each position, those that make the original network first.
-        precision: Of the store; quantization-aware training is not possible.
-        examples: Training data by input of the network, from which integers take the scales of activations.
-        kinds: Of the network's outputs, by their names; None where all are logits.
-        served: The files of the blocks that the package's own network was made of; none where it has others.
+        precision: The precision of the store; quantization-aware training is not possible.
+        examples: Input of the network -> training data, from which integers take the scales of activations.
+        kinds: Output of the network -> its encoding; None where all are logits.
+        served: Files of the blocks that the package's own network was made of; none where it has others.
 
     Raises:
         ValueError: A block has an operator that cannot leave the file that it was converted in.

@@ -25,9 +25,9 @@ class BranchNetwork:
     """A branch with the base.
 
     Attributes:
-        share: Its budget, as a multiple of the goal's.
-        model: Its network.
-        costs: Of the network, by axis.
+        share: The budget, as a multiple of the goal's.
+        model: The branch's network.
+        costs: Costs of the network by axis.
     """
 
     share: float
@@ -58,9 +58,8 @@ def convert_branches(
     whose weights are stored once.
 
     Args:
-        branches: The networks.
         quantization: The precision of the package; quantization-aware training is not possible.
-        examples: Training data by input, from which integer packages take the scales of activations.
+        examples: Input -> training data, from which integer packages take the scales of activations.
     """
     each = [constant(fold_batch_norm(network.model)) for network in branches.networks]
 

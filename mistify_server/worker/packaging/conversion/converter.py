@@ -34,9 +34,9 @@ def convert(
     """Convert a model to a `.tflite`, batch norm folded, with a signature for any batch and one for batch 1.
 
     Args:
-        model: The checkpoint.
-        quantization: The precision of the package. An operator that has no integer kernel stays float32.
-        examples: Training data by input, from which integer packages take the scales of activations.
+        model: A checkpoint.
+        quantization: The precision of the package. An operator without an integer kernel stays float32.
+        examples: Input -> training data, from which integer packages take the scales of activations.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -72,7 +72,6 @@ def convert_function(
     """Convert a function to a `.tflite`, with a signature for any batch and one for batch 1.
 
     Args:
-        function: What is converted.
         quantization: The precision of the network.
         rows: Returns examples that scales are taken from; not needed by a function that quantizes by itself.
     """
@@ -85,9 +84,8 @@ def convert_unedited(
     """Convert what is not a model of Keras, as `convert` otherwise.
 
     Args:
-        function: What is converted.
         quantization: The precision of the package.
-        examples: Training data by input, from which integer packages take the scales of activations.
+        examples: Input -> training data, from which integer packages take the scales of activations.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -115,11 +113,11 @@ def convert_saved(
     """Convert the functions that a directory holds to a `.tflite` with a signature for each.
 
     Args:
-        directory: As `save_functions` leaves it.
+        directory: A directory written by `save_functions`.
         quantization: The precision of the network.
-        rows: Returns examples that scales are taken from; where there are several functions, each with the
-            signature that it is for.
-        model: That the functions were made of, whose layers errors name; None for graphs without layers.
+        rows: Returns examples that scales are taken from; where there are several functions, each with its
+            signature.
+        model: The model behind the functions, whose layers errors name; None for graphs without layers.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.

@@ -43,8 +43,8 @@ def lacking_operators(message: str, model: keras.Model | None) -> MistifyError:
     """Return the error INVALID_MODEL of a network that cannot be converted.
 
     Args:
-        message: The converter's.
-        model: Whose layers are named; None for a graph without any.
+        message: The converter's message.
+        model: The model whose layers are named; None for a graph without any.
     """
     layers = {} if model is None else _kinds(model)
     found = [_found(operation, place, layers) for operation, place in _OPERATION.findall(message)]

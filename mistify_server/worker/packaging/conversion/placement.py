@@ -41,11 +41,11 @@ def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) ->
     """Convert a model without foldable batch norms, and locate some of its weights in the `.tflite`.
 
     Args:
-        model: The model; its weights are unchanged when this returns.
-        weights: The weights that are located, by name.
+        model: A model; its weights are unchanged when this returns.
+        weights: Name -> weight to locate.
 
     Returns:
-        The `.tflite`, and the places of each weight. One that the converter merges with others, or with
+        The `.tflite`, and the places of each weight. A weight that the converter merges with others, or with
         constants, has no place, and neither has a kernel from which the converter computes a bias.
     """
     plain = cache(partial(_convert, model))
@@ -194,8 +194,7 @@ def _place(stored: Array, at: Indices, weight: Array, offset: int) -> WeightPlac
     Args:
         stored: The constant [n].
         at: The index of each of its values in the flat weight [n].
-        weight: The weight.
-        offset: Of the constant.
+        offset: Position of the constant in the file, in bytes.
     """
     corners: Sequence[Indices] = np.unravel_index(at, weight.shape)
     start = tuple(int(places.min()) for places in corners)

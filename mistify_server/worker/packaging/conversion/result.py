@@ -19,11 +19,11 @@ class ConvertedNetworks:
     """The networks of a package.
 
     Attributes:
-        serve: The content of `serve.tflite`.
-        train: The content of `train.tflite`; None if the network cannot be trained in LiteRT.
-        training: What `train` trains; None without it.
-        note: Why it is missing, or why it does not train all that was asked for.
-        tunable: The weights that it trains, by name.
+        serve: Content of `serve.tflite`.
+        train: Content of `train.tflite`; None if the network cannot be trained in LiteRT.
+        training: Describes `train`; None without it.
+        note: Reason why `train` is missing, or trains less than was asked for.
+        tunable: Name -> weight that a device can tune.
     """
 
     serve: bytes
@@ -38,17 +38,17 @@ class Conversion:
     """A network that was converted, with all that its package is compared with and described by.
 
     Attributes:
-        networks: The network in LiteRT, at the precision of the package.
-        inputs: The names of its inputs, in order.
-        outputs: The names of its outputs, in order.
-        originals: The network before its conversion; of a package with branches, each branch's.
+        networks: The networks in LiteRT, at the precision of the package.
+        inputs: Names of its inputs, in order.
+        outputs: Names of its outputs, in order.
+        originals: The network before its conversion; for a package with branches, each branch's.
         float32: Converts the same network in float32.
-        accuracy: Of the network before its conversion, on the validation data.
+        accuracy: Accuracy of the network before its conversion, on the validation data.
         note: A remark on the network for the manifest; may be empty.
-        description: What apps are told of inputs and outputs.
+        description: Describes inputs and outputs for apps.
         branches: The networks between which it can switch; None where it cannot.
-        other_files: Further files of the package, by name.
-        layers: The names of its layers; empty where it has none.
+        other_files: Name -> content of further files of the package.
+        layers: Names of its layers; empty where it has none.
     """
 
     networks: ConvertedNetworks

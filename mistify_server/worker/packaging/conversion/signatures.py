@@ -23,7 +23,7 @@ def with_branch_signatures(network: bytes) -> bytes:
     """Add signatures for the graphs that a network chooses between, in their order.
 
     Args:
-        network: Its only signature does nothing but choose between graphs that take its inputs.
+        network: A network whose only signature does nothing but choose between graphs that take its inputs.
     """
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     (whole,) = model.signatureDefs
@@ -43,8 +43,7 @@ def _moved(model: Any, number: int, inputs: list[int]) -> int:
     LiteRT's `CompiledModel` refuses signatures that leave out an input of their graph.
 
     Args:
-        model: The network.
-        number: Of the graph.
+        number: Number of the graph.
         inputs: The inputs that are used.
 
     Returns:

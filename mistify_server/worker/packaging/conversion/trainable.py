@@ -39,10 +39,10 @@ def convert_trainable(
     """Convert a checkpoint to a network that serves it and one that trains it.
 
     Args:
-        model: The checkpoint.
-        objectives: What each of its outputs learns.
-        tuning: Which weights are trained, and how.
-        examples: Inputs [n, ...] by name, for which both networks have to compute the same.
+        model: A checkpoint.
+        objectives: Output -> its objective.
+        tuning: The part of the network to train, and the settings of training.
+        examples: Input -> [n, ...], for which both networks have to compute the same.
     """
     folded = fold_batch_norm(model)
     requested = trainable_weights(folded, tuning)

@@ -25,9 +25,9 @@ class MeasuredAccuracy:
     """The value of a metric on a part of the data, and the number of examples it is of.
 
     Attributes:
-        accuracy: By the metric by which networks are compared.
-        examples: How many were run.
-        outputs: The score of each output by a metric of its own.
+        accuracy: By the metric that compares networks.
+        examples: Number of examples.
+        outputs: Output -> score, by a metric of its own.
     """
 
     accuracy: float
@@ -49,9 +49,8 @@ def measure_accuracy(
 
     Args:
         runner: The package, or one of its branches.
-        data: The examples.
-        objectives: What each output learns, by its name.
-        source: Has the metrics.
+        objectives: Output -> its objective.
+        source: Provides the metrics.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, an output is not finite.

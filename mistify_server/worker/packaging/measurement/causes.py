@@ -24,10 +24,9 @@ def cause_of_loss(
     """Return why a network may lose accuracy at a precision; empty where no cause is known.
 
     Args:
-        precision: The precision.
         float32: The same network in float32.
-        inputs: Some examples [n, ...] by the names of the inputs.
-        layers: The names of its layers; without them, tensors are named.
+        inputs: Input -> some examples [n, ...].
+        layers: Names of the network's layers; without them, tensors are named.
     """
     if precision is Quantization.FLOAT16:
         return _beyond_half(float32, layers)
@@ -40,8 +39,8 @@ def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
     """Return the largest step between the integers of a network, and which layer has it.
 
     Args:
-        network: The network, in integers.
-        layers: The names of its layers; without them, tensors are named.
+        network: A network of integers.
+        layers: Names of the network's layers; without them, tensors are named.
     """
     scales = {_names(operator): operator.outputs[0].scale for operator in operators(network)}
     name = max(scales, key=scales.__getitem__)

@@ -25,8 +25,8 @@ def compare(
     Args:
         original: The network before its conversion.
         runner: The package, or one of its branches.
-        data: Of which the first examples are compared.
-        precision: Of the package.
+        data: Examples, the first of which are compared.
+        precision: The precision of the package.
         fixed: The same for single examples only.
 
     Raises:
@@ -62,13 +62,13 @@ def require_finite(name: str, output: Array, rows: Array, expected: Array | None
     """Refuse outputs that are not numbers, or infinite.
 
     Args:
-        name: The output's.
-        output: Its values [examples, ...].
-        rows: The numbers of the examples [examples] in their data.
-        expected: The same of the network before its conversion, where they are known.
+        name: Name of the output.
+        output: [examples, ...].
+        rows: Numbers of the examples [examples] in their data.
+        expected: The output of the network before its conversion, where it is known.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, some are.
+        MistifyError: CORRUPT_PACKAGE, some outputs are not finite.
     """
     wrong = ~np.isfinite(output)
     if not wrong.any():

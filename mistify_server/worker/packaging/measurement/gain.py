@@ -45,12 +45,12 @@ def drawbacks(
     """Return a remark on what a package lacks against the float32 one of the same checkpoint.
 
     Args:
-        precision: Of the package.
-        package: What was measured of it.
-        float32: What was measured of the same network in float32.
-        metric: What both accuracies are.
-        threads: With which both latencies were measured.
-        cause: Why accuracy may be lost, if that is known (`cause_of_loss`).
+        precision: The precision of the package.
+        package: Measurements of the package.
+        float32: Measurements of the same network in float32.
+        metric: The metric of both accuracies.
+        threads: Number of threads of both latencies.
+        cause: Cause of a loss of accuracy, if it is known (`cause_of_loss`).
 
     Returns:
         A remark on latency and accuracy; empty if both are good enough.
@@ -74,11 +74,11 @@ def compression_losses(
     """Return a remark on a compression that is less than was asked for, or that cost accuracy.
 
     Args:
-        config: What the kernels were to become.
-        stored: What they are in the package, by axis of compression.
-        accuracy: Of the compressed network.
-        before: Of its checkpoint.
-        metric: What both accuracies are.
+        config: The compression that was asked for.
+        stored: The compression in the package, by axis.
+        accuracy: Accuracy of the compressed network.
+        before: Accuracy of its checkpoint.
+        metric: The metric of both accuracies.
 
     Returns:
         The remark; empty if there is nothing to say.

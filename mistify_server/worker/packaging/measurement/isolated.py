@@ -26,8 +26,8 @@ def latencies_of(networks: Mapping[Key, bytes], threads: int = 1) -> dict[Key, M
     """Return the latencies of networks that are measured together, without those that LiteRT cannot run.
 
     Args:
-        networks: The content of a `.tflite` each.
-        threads: With which they run.
+        networks: Key -> content of a `.tflite`.
+        threads: Number of threads of LiteRT.
     """
     try:
         measured = in_litert(measure_latencies, list(networks.values()), threads)

@@ -61,11 +61,11 @@ def measure_latency(
 
     Args:
         network: A `.tflite`.
-        threads: How many LiteRT uses.
-        batch: The examples of an inference.
-        signature: By which the network runs, which takes Python a little longer; None for its only one.
-        clock: In seconds, for how long to go on.
-        probe: Tells whether other work slows this machine down.
+        threads: Number of threads of LiteRT.
+        batch: Number of examples of an inference.
+        signature: The signature that runs, which takes Python a little longer; None for the only one.
+        clock: Returns seconds; says when to stop.
+        probe: Says whether other work slows this machine down.
     """
     infer = inference_of(network, threads, batch, signature)
     return measure_together([infer], threads, clock=clock, probe=probe)[0]
@@ -99,10 +99,10 @@ def measure_together(
     A spell of other work slows down all alike, and small networks take hardly longer than one of them.
 
     Args:
-        inferences: Of each network, by `inference_of`.
-        threads: With which they run.
-        clock: In seconds, for how long to go on.
-        probe: Tells whether other work slows this machine down.
+        inferences: Inferences of the networks, by `inference_of`.
+        threads: Number of threads of LiteRT.
+        clock: Returns seconds; says when to stop.
+        probe: Says whether other work slows this machine down.
     """
     bursts: list[list[_Burst]] = [[] for _ in inferences]
     start, seconds, most = clock(), 0.0, _MOST_SECONDS * len(inferences)

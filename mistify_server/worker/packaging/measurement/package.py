@@ -42,8 +42,8 @@ class Measurement:
     """The latency, the accuracy and the memory of a network, or of a branch, in LiteRT on this machine.
 
     Attributes:
-        latency: Of an inference.
-        memory_bytes: Its constants and activations, as the file has them.
+        latency: Latency of an inference.
+        memory_bytes: Bytes of its constants and activations, according to the file.
         validation: The accuracy by which packages and branches are chosen.
         test: The accuracy that is reported.
     """
@@ -60,10 +60,10 @@ class PackageMeasurements:
 
     Attributes:
         branches: One for each branch, the cheapest first; a single one where there are no branches.
-        default: The index of the goal's own network among them.
-        costs: Of the files, by axis: their size, their memory, and what the compression came to.
-        note: What was predicted instead of measured, not gained by the precision, or lost by the compression;
-            may be empty.
+        default: Index of the goal's own network among them.
+        costs: Costs of the files by axis: their size, their memory, and the result of compression.
+        note: Names costs that were predicted instead of measured, gains that the precision did not bring, and
+            losses through compression; may be empty.
     """
 
     branches: tuple[Measurement, ...]
@@ -83,13 +83,13 @@ def measure(
     """Compare a package with what it was made from, and measure it.
 
     Args:
-        conversion: The package's networks.
-        task: What is asked of the package, and what its checkpoint was measured to be.
-        objectives: What each output learns, by its name.
-        held_out: The data that outputs are compared and accuracies are measured on.
+        conversion: The networks of the package.
+        task: Describes the package to make and the costs and accuracy of its checkpoint.
+        objectives: Output -> its objective.
+        held_out: The data for comparison and for accuracies.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
+        MistifyError: CORRUPT_PACKAGE, it computes something else than its original.
     """
     branches = tuple(
         _measure_branch(conversion, branch, task, objectives, held_out)
@@ -134,7 +134,7 @@ def _runnable(network: bytes, precision: Quantization, layers: Collection[str]) 
     """Explain why LiteRT refuses a network of integers: it has no kernels for some of its scales.
 
     Raises:
-        LiteRtError: It does.
+        LiteRtError: LiteRT refuses the network.
     """
     try:
         yield
@@ -199,8 +199,8 @@ def measured_here(latency: MeasuredLatency, precision: Quantization) -> dict[str
     """Return the latency of an inference on this machine by axis, with and without its precision.
 
     Args:
-        latency: In milliseconds, with a number of threads.
-        precision: Of the package.
+        latency: Milliseconds, with a number of threads.
+        precision: The precision of the package.
     """
     host = at_threads(HOST.name, latency.threads)
     return dict.fromkeys((latency_axis(host), latency_axis(host, precision)), latency.median_ms)

@@ -25,12 +25,11 @@ def measure_reference(
     """Measure a source as packages are.
 
     Args:
-        source: A `.tflite` of the source as it came, in float32.
-        tuned: One of the tuned source.
-        test: The test data.
-        objectives: What each output learns, by its name.
-        data: Has the metric.
-        threads: With each of which the latency of the source is measured.
+        source: A `.tflite` of the source before tuning, in float32.
+        tuned: A `.tflite` of the tuned source.
+        objectives: Output -> its objective.
+        data: Provides the metric.
+        threads: Numbers of threads, for each of which the latency of the source is measured.
     """
     came, learned = (measure_accuracy(Runner(network), test, objectives, data) for network in (source, tuned))
     measured: dict[str, float] = {}

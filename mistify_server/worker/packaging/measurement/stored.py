@@ -15,9 +15,9 @@ def stored_costs(
 
     Args:
         network: A `.tflite`.
-        precision: Of the file, which names the axes.
-        threads: With which it runs.
-        branches: The signatures of its branches, where it has some.
+        precision: The precision of the file, which names the axes.
+        threads: Number of threads of LiteRT.
+        branches: Signatures of its branches, where it has some.
 
     Raises:
         MistifyError: INTERNAL, a plug-in returns something that is no cost.

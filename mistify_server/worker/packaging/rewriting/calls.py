@@ -14,8 +14,8 @@ class GraphBody:
 
     Attributes:
         nodes: A repeated field of `NodeDef`s.
-        returned: The tensors that a function returns, by name; empty for the main graph.
-        is_function: Whether it is a function's: there, tensors have the names of their outputs.
+        returned: Name -> tensor that a function returns; empty for the main graph.
+        is_function: Whether it belongs to a function: there, tensors have the names of their outputs.
     """
 
     nodes: Any
@@ -56,11 +56,12 @@ class Calls:
         """Make a node a call of a function, for all who read the node's output.
 
         Args:
-            node: Has one output, of the type that its attribute `T` names.
-            body: That the node is in.
-            name: Of the function, to which the types are added.
-            function: Is traced for tensors of any shape, and returns one of the same type as the node.
-            types: Those of the inputs, which the function takes; one of the type `T` where none is given.
+            node: A node with one output, of the type that its attribute `T` names.
+            body: The body with the node.
+            name: Name of the function, to which the types are added.
+            function: A function that is traced for tensors of any shape, and returns one of the same type as
+                the node.
+            types: Types of the inputs of the function; one of the type `T` where none is given.
         """
         (output,) = op_def_registry.get(node.op).output_arg
         old, new = f"{node.name}:{output.name}:", f"{node.name}:output:"
@@ -79,11 +80,11 @@ class Calls:
         """Let a node read what a function returns for the tensor that it has read.
 
         Args:
-            reader: Has an attribute `T`, the type of the tensor.
-            place: The number of its input.
-            body: That the reader is in.
-            name: Of the function, as of `replace`.
-            function: Is traced for a tensor of any shape.
+            reader: A node with an attribute `T`, the type of the tensor.
+            place: Number of the input.
+            body: The body with the reader.
+            name: Name of the function, to which the type is added.
+            function: A function that is traced for a tensor of any shape.
         """
         tensor, call = reader.input[place], body.nodes.add()
         call.name = f"{reader.name}/{name}_{place}"

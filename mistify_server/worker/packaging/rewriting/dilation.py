@@ -27,7 +27,7 @@ def fuse_dilations(nodes: Collection[Any]) -> None:
     """Give dilated convolutions their dilation as an attribute, in place of the operations around them.
 
     Args:
-        nodes: Of a graph or a function; they are changed.
+        nodes: The nodes of a graph or a function, which are changed.
     """
     by_name = {node.name: node for node in nodes}
     for node in nodes:
@@ -76,9 +76,9 @@ def _padding(padded: Integers, block: Integers, kernel: Any) -> bytes:
     """Return the padding of a convolution; empty where it has no name.
 
     Args:
-        padded: What is padded and not cropped again, before and behind, by dimension.
-        block: The dilation by dimension.
-        kernel: The node that has the kernel, which may be unknown.
+        padded: Padding that is not cropped again, before and behind, by dimension.
+        block: Dilation by dimension.
+        kernel: The node with the kernel, which may be unknown.
     """
     if not padded.any():
         return b"VALID"

@@ -16,7 +16,7 @@ def rewritten(directory: str, *, integers: bool) -> Iterator[None]:
     """Rewrite the operations of a SavedModel that the converter takes apart badly, while the block lasts.
 
     Args:
-        directory: The SavedModel's.
+        directory: The directory of the SavedModel.
         integers: Whether the network will compute in integers.
     """
     path = Path(directory, "saved_model.pb")

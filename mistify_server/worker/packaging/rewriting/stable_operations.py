@@ -46,7 +46,7 @@ def make_stable(graph: Any) -> None:
     """Replace the operations of a `GraphDef` that may overflow by calls of functions that do not.
 
     Args:
-        graph: The graph with its functions, which is changed.
+        graph: A `GraphDef` with its functions, which is changed.
     """
     calls = Calls(graph)
     for body in bodies(graph):

@@ -22,12 +22,11 @@ class _Conversion:
     """The operator at an end of a graph, between its float tensor there and integers.
 
     Attributes:
-        graph: The graph.
         operator: QUANTIZE or DEQUANTIZE.
-        floats: The number of the float tensor.
-        integers: The number of the int8 tensor.
+        floats: Number of the float tensor.
+        integers: Number of the int8 tensor.
         tensors: The graph's inputs, or its outputs.
-        named: The same in the signature.
+        named: The inputs or outputs of the signature.
     """
 
     graph: Any
@@ -58,7 +57,8 @@ class _Conversion:
         """Let the integers be the input or output.
 
         Args:
-            quantization: A scale and zero point near theirs, for all tensors that have the same ones.
+            quantization: A scale and zero point near those of the integers, shared by all tensors that have
+                the same ones.
         """
         own = self.quantization
         self.graph.operators.remove(self.operator)
@@ -72,8 +72,7 @@ class _Conversion:
         """Let the input or output be integers of another scale and zero point.
 
         Args:
-            quantization: The scale and zero point.
-            code: The number of the operator QUANTIZE, which takes integers as well.
+            code: Number of the operator QUANTIZE, which takes integers as well.
         """
         tensor = self.graph.tensors[self.floats]
         tensor.type, tensor.quantization = schema.TensorType.INT8, quantization
@@ -86,9 +85,9 @@ def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) 
     """Let the graphs of a network pass each other int8 in place of floats, if all of them can.
 
     Args:
-        network: As `read_network` returns it, with a graph for each block; it is changed.
-        writers: The signatures of the blocks that write a tensor; the first one's scale is that of all.
-        readers: The signatures of the blocks that read it.
+        network: Returned by `read_network`, with a graph for each block; it is changed.
+        writers: Signatures of the blocks that write a tensor; the first one's scale is that of all.
+        readers: Signatures of the blocks that read it.
     """
     by_key = {signature.signatureKey.decode(): signature for signature in network.signatureDefs}
     conversions = [_written(network, by_key[key]) for key in writers]

@@ -49,10 +49,10 @@ def _layers(number: int, operator: Operator, counted: set[int], computed: set[in
     """Yield the layer of an operator, and one without costs for each further output.
 
     Args:
-        number: Of the operator.
-        operator: With the shapes of its tensors at batch 1.
-        counted: The constants that operators before it have; its own are added.
-        computed: The tensors that operators before it have written.
+        number: Number of the operator.
+        operator: An operator with the shapes of its tensors at batch 1.
+        counted: Constants of the operators before it; its own are added.
+        computed: Tensors that operators before it have written.
     """
     constants = [tensor for tensor in operator.inputs if tensor.content is not None]
     own = {tensor.index: prod(tensor.shape) for tensor in constants if tensor.index not in counted}

@@ -26,9 +26,9 @@ class NetworkDescription:
     """The tensors of a network.
 
     Attributes:
-        inputs: Name, dtype and shape of every input by its name; -1 is the batch.
-        outputs: The same of every output.
-        example_elements: The elements of its largest tensor for one example.
+        inputs: Input -> name, dtype and shape; -1 is the batch.
+        outputs: Output -> name, dtype and shape; -1 is the batch.
+        example_elements: Elements of the largest tensor for one example.
     """
 
     inputs: Mapping[str, TensorInfo]
@@ -82,8 +82,9 @@ class ExampleTensors:
     """The tensors of a graph after one example.
 
     Attributes:
-        shapes: The shape of each tensor by its number.
-        shape_values: The values of those that may be shapes: of integers along one axis at most.
+        shapes: Number of the tensor -> its shape.
+        shape_values: Number of the tensor -> its values, for tensors that may be shapes: of integers along
+            one axis at most.
     """
 
     shapes: Mapping[int, list[int]]

@@ -22,12 +22,12 @@ class FlatbufferTensor:
     """A tensor of a network.
 
     Attributes:
-        index: Its number in the network.
-        type: As LiteRT calls it, such as `FLOAT32`.
-        shape: Its sizes, the batch 1 where it is free.
-        content: The values of weights; None for other tensors.
+        index: Number of the tensor in the network.
+        type: The type by LiteRT's name, such as `FLOAT32`.
+        shape: The sizes, with batch 1 where it is free.
+        content: Values of weights; None for other tensors.
         is_constant: Whether its values are in the file, be they weights, or a shape, axes or paddings.
-        name: As the converter calls it: by the layer that it comes from.
+        name: The converter's name for it, which contains the layer that it comes from.
         scale: The largest step between its integers; 0 where it has none.
     """
 

@@ -19,7 +19,7 @@ class LiteRtError(MistifyError):
     """LiteRT cannot run a network on this machine.
 
     Attributes:
-        reason: What LiteRT says of the network, or how it has ended its process.
+        reason: LiteRT's message on the network, or the way in which its process ended.
     """
 
     def __init__(self, network: str, reason: str) -> None:
@@ -37,8 +37,8 @@ def in_litert(function: Callable[..., T], *arguments: object) -> T:
     """Return what a function returns that opens networks in LiteRT.
 
     Args:
-        function: A function of a module that imports no TensorFlow.
-        *arguments: Can be pickled, as can the result.
+        function: A function at the top level of a module that imports no TensorFlow.
+        *arguments: Values that can be pickled, as the result must be.
 
     Raises:
         LiteRtError: LiteRT refuses a network, or ends its process at it.

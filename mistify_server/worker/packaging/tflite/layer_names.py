@@ -18,9 +18,9 @@ def layer_at(place: str, layers: Collection[str]) -> str | None:
     """Return the layer that a part of a converted network comes from; None where its name does not tell.
 
     Args:
-        place: The name that TensorFlow gave it, such as `functional_1/conv_2/convolution`; of what was fused,
-            several with `;` between.
-        layers: The names of the network's layers.
+        place: TensorFlow's name for it, such as `functional_1/conv_2/convolution`; several names joined by
+            `;` where operations were fused.
+        layers: Names of the network's layers.
     """
     for part in _PARTS.split(place):
         for name in (part, _REPEATED.sub("", part)):
@@ -34,7 +34,7 @@ def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:
 
     Args:
         network: A `.tflite`.
-        layers: The names of its layers.
+        layers: Names of the network's layers.
     """
     kept: dict[str, int] = {}
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))

@@ -31,8 +31,8 @@ def memory_bytes(network: bytes, only: Collection[str] = ()) -> float:
 
     Args:
         network: A `.tflite`.
-        only: The signatures that count, of those for any batch; all where none are named. Their constants are
-            added up, the tensors of the largest count.
+        only: Signatures that count, of those for any batch; all where none are named. Their constants are
+            added up; of their tensors, the largest sum counts.
     """
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     graphs = {one.signatureKey.decode(): one.subgraphIndex for one in model.signatureDefs}
@@ -56,9 +56,8 @@ def _peak(model: Any, graph: int, shapes: Mapping[int, list[int]]) -> int:
     """Return the most bytes of tensors that are alive at once in a graph; constants are not.
 
     Args:
-        model: The network.
-        graph: The number of the graph.
-        shapes: The shapes of its tensors where the file leaves them open.
+        graph: Number of the graph.
+        shapes: Shapes of its tensors where the file leaves them open.
     """
     subgraph = model.subgraphs[graph]
     constants = {index for index, one in enumerate(subgraph.tensors) if _is_stored(model, one.buffer)}

@@ -14,8 +14,8 @@ def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operat
     """Return the operations of an operator.
 
     Args:
-        operator: With the shapes of its tensors at batch 1.
-        computed: The tensors that operators before it have written.
+        operator: An operator with the shapes of its tensors at batch 1.
+        computed: Tensors that operators before it have written.
     """
     if operator.name in _SHAPES:
         return ()

@@ -39,14 +39,14 @@ class Runner:
 
     Args:
         network: A `.tflite`.
-        signature: The signature by which it runs, such as that of a branch.
+        signature: The signature that runs, such as that of a branch.
 
     Attributes:
-        inputs: Name, dtype and shape of every input by its name; -1 is the batch.
-        outputs: The same of every output.
+        inputs: Input -> name, dtype and shape; -1 is the batch.
+        outputs: Output -> name, dtype and shape; -1 is the batch.
 
     Raises:
-        LiteRtError: From the constructor and every call, LiteRT cannot run the network.
+        LiteRtError: LiteRT cannot run the network; raised by the constructor and every call.
     """
 
     def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
@@ -97,7 +97,7 @@ def tensor_ranges(network: bytes, inputs: Arrays) -> Mapping[int, tuple[float, f
 
     Args:
         network: A `.tflite` with the signature `SIGNATURE`.
-        inputs: The examples [n, ...] that run through it, by the names of its inputs.
+        inputs: Input -> examples [n, ...] that run through it.
 
     Raises:
         LiteRtError: LiteRT cannot run the network.
@@ -111,10 +111,10 @@ class Example:
     Args:
         network: A `.tflite`.
         signature: The signature that runs.
-        graph: The number of its graph.
+        graph: Number of its graph.
 
     Raises:
-        LiteRtError: From the constructor, LiteRT cannot run the network.
+        LiteRtError: LiteRT cannot run the network; raised by the constructor.
     """
 
     def __init__(self, network: bytes, signature: str, graph: int) -> None:

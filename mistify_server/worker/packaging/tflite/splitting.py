@@ -10,7 +10,7 @@ def split_by_signature(network: Any) -> dict[str, bytes]:
     """Return the graph of each signature as a network of its own, by the name of the signature.
 
     Args:
-        network: As `read_network` returns it.
+        network: Returned by `read_network`.
 
     Raises:
         ValueError: A graph runs others, or holds state.

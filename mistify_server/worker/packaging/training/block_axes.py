@@ -18,7 +18,7 @@ class BlockAxis:
     """The windows that blocks of outputs read along one axis.
 
     Attributes:
-        windows: The movement of the windows over the input, one place for each block.
+        windows: Movement of the windows over the input, one place for each block.
         taps: The tap between each position of a window and each output of a block [positions, outputs].
     """
 

@@ -22,8 +22,8 @@ def matrix_of(kernel: Any, table: np.ndarray[Any, Any]) -> Any:
     """Return the matrix of a kernel [groups, positions * read, outputs * made].
 
     Args:
-        kernel: The kernel [groups, rows, columns, read, made].
-        table: Its taps.
+        kernel: [groups, rows, columns, read, made].
+        table: The taps of the kernel [positions, outputs].
     """
     groups, *_, read, made = kernel.shape
     flat = tf.reshape(kernel, [groups, -1, read * made])
@@ -41,9 +41,9 @@ def kernel_of(matrix: Any, table: np.ndarray[Any, Any], shape: Any) -> Any:
     """Return the gradient of a kernel from that of its matrix.
 
     Args:
-        matrix: The gradient of the matrix [groups, positions * read, outputs * made].
-        table: The taps, each as often as any other.
-        shape: The shape of the kernel, [groups, rows, columns, read, made].
+        matrix: Gradient of the matrix [groups, positions * read, outputs * made].
+        table: The taps [positions, outputs], each as often as any other.
+        shape: Shape of the kernel, [groups, rows, columns, read, made].
     """
     groups, *sizes, read, made = shape
     positions, outputs = table.shape

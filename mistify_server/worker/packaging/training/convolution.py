@@ -54,9 +54,9 @@ def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[WindowAxis, Window
     """Return how the kernel of a two-dimensional operation moves along rows and columns.
 
     Args:
-        operation: The operation, whose attributes are read.
-        image: The shape of the image [n, rows, columns, channels].
-        kernel: The shape of the kernel, rows and columns first.
+        operation: An operation, whose attributes are read.
+        image: Shape of the image [n, rows, columns, channels].
+        kernel: Shape of the kernel, rows and columns first.
 
     Raises:
         UntrainableError: Channels are not the last axis, sizes are free, or the padding is explicit.

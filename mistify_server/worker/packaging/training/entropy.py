@@ -24,9 +24,8 @@ def correct(objective: OutputObjective, output: Any, target: Any) -> tuple[Any, 
     Figures are neither right nor wrong, and ignored targets do not count.
 
     Args:
-        objective: What the output learns.
-        output: What the network computes [n, ...].
-        target: The targets [n, ...].
+        output: [n, ...].
+        target: [n, ...].
     """
     counts = tf.cast(target != IGNORED, tf.float32)
     if isinstance(objective, Categorical):

@@ -59,9 +59,9 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
 
     Args:
         model: The network, batch norm folded.
-        trained: Its weights that are trained, by name; the others are constants.
-        objectives: What each of its outputs learns.
-        tuning: How it is trained.
+        trained: Name -> weight that is trained; the others are constants.
+        objectives: Output -> its objective.
+        tuning: The settings of training.
     """
 
     def __init__(
@@ -209,8 +209,8 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         teacher's own entropy, which no weight changes.
 
         Args:
-            weights: The values of the weights that are trained, in their order.
-            tensors: The inputs of `train` by name.
+            weights: Values of the trained weights, in their order.
+            tensors: Input of `train` -> tensor.
         """
         outputs = self._call(weights, tensors)
         losses = [

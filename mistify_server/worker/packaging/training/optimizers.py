@@ -14,7 +14,7 @@ class Optimizer(tf.Module, ABC):  # type: ignore[misc]  # TensorFlow has no type
     """An optimizer: changes weights by their gradients.
 
     Attributes:
-        state: Its variables, zero at first.
+        state: The optimizer's variables, zero at first.
     """
 
     state: list[tf.Variable]

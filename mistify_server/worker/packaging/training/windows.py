@@ -18,12 +18,12 @@ class WindowAxis:
     """The movement of a kernel along the rows, or the columns, of an image.
 
     Attributes:
-        kernel: Taps of the kernel.
+        kernel: Number of taps of the kernel.
         stride: Rows between two places of the kernel.
         dilation: Rows between two taps.
         before: Rows of padding before the first.
-        size: Rows of the image.
-        made: Places of the kernel: rows of the output.
+        size: Number of rows of the image.
+        made: Number of places of the kernel: rows of the output.
     """
 
     kernel: int
@@ -38,10 +38,10 @@ class WindowAxis:
         """Return the axis that TensorFlow has with the padding "SAME" or "VALID".
 
         Args:
-            kernel: Taps of the kernel.
+            kernel: Number of taps of the kernel.
             stride: Rows between two places of the kernel.
             dilation: Rows between two taps.
-            size: Rows of the image; None where they are free.
+            size: Number of rows of the image; None where they are free.
             padding: "SAME" or "VALID".
 
         Raises:
@@ -91,7 +91,6 @@ def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
     Known sizes are written out: XNNPACK, which uses all threads, takes no other slices.
 
     Args:
-        tensor: Of any shape.
         begin: The first index along each axis.
         size: The length along each axis.
     """
@@ -108,9 +107,9 @@ def padded(image: Any, margins: Sequence[tuple[int, int]], value: float = 0.0) -
     XNNPACK copies along the last axis at once: whole lines, not pixel by pixel.
 
     Args:
-        image: The image [n, rows, columns, c].
-        margins: The padding before and after its rows, and its columns.
-        value: Of the padding.
+        image: [n, rows, columns, c].
+        margins: Padding before and after the rows, and before and after the columns.
+        value: The value of the padding.
     """
     if not any(map(any, margins)):
         return image
@@ -126,13 +125,13 @@ def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0
     """Pad an image with a value, or cut it, to the part that is read.
 
     Args:
-        image: The image [n, rows, columns, c].
-        rows: Along the second axis.
-        columns: Along the third.
-        value: Of the padding.
+        image: [n, rows, columns, c].
+        rows: The second axis.
+        columns: The third axis.
+        value: The value of the padding.
 
     Returns:
-        The image [n, rows.padded, columns.padded, c].
+        [n, rows.padded, columns.padded, c].
     """
     after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
     margins = [(axis.before, max(more, 0)) for axis, more in zip((rows, columns), after, strict=True)]
@@ -148,12 +147,12 @@ def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, A
     The rows' taps read `rows.made` of the blocks each, from their own on.
 
     Args:
-        image: The image as `fitted` returns it.
-        rows: Along the second axis.
-        columns: Along the third.
+        image: An image returned by `fitted`.
+        rows: The second axis.
+        columns: The third axis.
 
     Returns:
-        By phase, what the taps read side by side [n, blocks, made, taps * c].
+        Phase -> the values that the taps read, side by side [n, blocks, made, taps * c].
     """
     return {phase: _columns_read(part, columns) for phase, part in _phases(image, rows, columns).items()}
 
@@ -162,9 +161,9 @@ def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any
     """Yield what the taps of each row of the kernel read, side by side [n, made, made, taps * c].
 
     Args:
-        image: The image as `fitted` returns it.
-        rows: Along the second axis.
-        columns: Along the third.
+        image: An image returned by `fitted`.
+        rows: The second axis.
+        columns: The third axis.
     """
     bands = bands_read(image, rows, columns)
     for tap in range(rows.kernel):
@@ -204,9 +203,9 @@ def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, column
     """Return the gradient of an image [n, rows, columns, c] from one for each tap.
 
     Args:
-        gradients: By the row and column of the tap [n, made, made, c].
-        rows: Along the second axis.
-        columns: Along the third.
+        gradients: Row and column of the tap -> gradient [n, made, made, c].
+        rows: The second axis.
+        columns: The third axis.
     """
     bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
     for (row, column), gradient in gradients.items():
