@@ -86,7 +86,10 @@ class SupervisedObjective(TrainingObjective):
         seed = tf.stack([self._seed, 4 * step])
         changed = self._augment(parts["inputs"], seed)
         outputs = self._outputs(changed, drawn)
-        params, taught = self._setup.params, _taught(parts, seed) or self._tutored(changed)
+        params, taught = (
+            self._setup.params,
+            _kept_predictions(parts, seed) or self._model_predictions(changed),
+        )
         losses = [
             objective.distilled_loss(
                 outputs[name],
@@ -103,18 +106,18 @@ class SupervisedObjective(TrainingObjective):
         """Return the outputs of what learns, as in training, by name."""
         return quick_call(self._model, inputs, training=True)
 
-    def _tutored(self, inputs: Tensors) -> Tensors:
-        """Return the predictions that a tutor, if there is one, makes for the inputs of a step."""
-        tutor = self._setup.tutor
-        if tutor is None:
+    def _model_predictions(self, inputs: Tensors) -> Tensors:
+        """Return the predictions that the teacher model, if there is one, makes for the inputs of a step."""
+        teacher_model = self._setup.teacher_model
+        if teacher_model is None:
             return {}
-        outputs = quick_call(tutor, inputs, training=False)
-        objectives = objectives_of(tutor, self._setup.train, self._setup.settings)
+        outputs = quick_call(teacher_model, inputs, training=False)
+        objectives = objectives_of(teacher_model, self._setup.train, self._setup.settings)
         return {name: tf.stop_gradient(of.predicted(outputs[name])) for name, of in objectives.items()}
 
 
-def _taught(parts: Parts, seed: tf.Tensor) -> Tensors:
-    """Return what the teacher says of the images of a step, some of them flipped; empty without one."""
+def _kept_predictions(parts: Parts, seed: tf.Tensor) -> Tensors:
+    """Return the teacher's kept predictions for the images of a step, some of them flipped; may be empty."""
     taught, mirrored = parts["teacher"], parts["mirrored"]
     if not mirrored:
         return taught

@@ -23,8 +23,8 @@ class TrainingSetup:
         settings: Settings of the data.
         mirrored: The teacher's predictions for images mirrored left to right, where the images of a step are
             flipped; None to learn its predictions for the images as they are.
-        tutor: A network whose predictions for the changed images of a step are learned; None to learn the
-            teacher's for the images as they are.
+        teacher_model: A network whose predictions for the changed images of each step are learned; None to
+            learn those of `teacher`, for the images as they are.
     """
 
     train: Dataset
@@ -33,7 +33,7 @@ class TrainingSetup:
     params: TrainingParams
     settings: DataSettings = field(default_factory=DataSettings)
     mirrored: Mapping[str, Array] | None = None
-    tutor: keras.Model | None = None
+    teacher_model: keras.Model | None = None
 
     @property
     def metric(self) -> Metric:

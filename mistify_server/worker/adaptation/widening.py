@@ -45,6 +45,6 @@ def for_widened(assignment: Assignment, source: keras.Model) -> Assignment:
         None,
         setup.params,
         settings.model_copy(update={"augment": augment}),
-        tutor=source if setup.teacher is not None and setup.params.distillation else None,
+        teacher_model=source if setup.teacher is not None and setup.params.distillation else None,
     )
     return replace(assignment, setup=changed)

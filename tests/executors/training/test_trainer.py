@@ -11,7 +11,7 @@ from executors.pruning.masks import Masks
 from executors.structure import analyse, copied, narrow, narrow_arrays
 from executors.training.augmentation import flipped
 from executors.training.evaluation import Evaluation
-from executors.training.objective import _taught
+from executors.training.objective import _kept_predictions
 from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant, cosine
@@ -71,43 +71,43 @@ def test_a_step_is_the_formula(taught, training_setup):
         np.testing.assert_allclose(actual, wanted, atol=2e-5)
 
 
-def test_a_tutor_predicts_the_images_as_they_are_changed(training_setup):
+def test_a_teacher_model_predicts_the_images_as_they_are_changed(training_setup):
     """Without any change, it teaches what a teacher's predictions do; where all are shifted, others."""
-    tutor = linear(activation="softmax")
-    outputs = Evaluation(tutor).outputs(training_setup.train.inputs)
+    teacher_model = linear(activation="softmax")
+    outputs = Evaluation(teacher_model).outputs(training_setup.train.inputs)
     taught = dataclasses.replace(
-        training_setup, teacher=predictions(objectives_of(tutor, training_setup.train), outputs)
+        training_setup, teacher=predictions(objectives_of(teacher_model, training_setup.train), outputs)
     )
-    tutored = dataclasses.replace(training_setup, teacher=None, tutor=tutor)
-    for wanted, actual in zip(one_step(linear(), taught), one_step(linear(), tutored), strict=True):
+    by_model = dataclasses.replace(training_setup, teacher=None, teacher_model=teacher_model)
+    for wanted, actual in zip(one_step(linear(), taught), one_step(linear(), by_model), strict=True):
         np.testing.assert_allclose(actual, wanted, atol=2e-5)
 
     settings = DataSettings(augment=Augmentation(brightness=0.9))
-    taught, tutored = (
-        with_params(dataclasses.replace(of, settings=settings), distillation=1.0) for of in (taught, tutored)
+    taught, by_model = (
+        with_params(dataclasses.replace(of, settings=settings), distillation=1.0) for of in (taught, by_model)
     )
-    start = tutor.get_weights()
-    for of, stays in ((tutored, True), (taught, False)):
+    start = teacher_model.get_weights()
+    for of, stays in ((by_model, True), (taught, False)):
         model = linear(activation="softmax")
         moved = [np.abs(a - b).max() for a, b in zip(one_step(model, of), start, strict=True)]
         assert (max(moved) < 1e-3) == stays
 
 
 def test_a_teacher_says_of_flipped_images_what_it_says_of_their_mirror_images(training_setup):
-    """So a tutor, which sees the images of the step, teaches the same."""
-    tutor = linear(activation="softmax")
-    objectives, inputs = objectives_of(tutor, training_setup.train), training_setup.train.inputs
-    as_they_are = predictions(objectives, Evaluation(tutor).outputs(inputs))
+    """So a teacher model, which sees the images of the step, teaches the same."""
+    teacher_model = linear(activation="softmax")
+    objectives, inputs = objectives_of(teacher_model, training_setup.train), training_setup.train.inputs
+    as_they_are = predictions(objectives, Evaluation(teacher_model).outputs(inputs))
     turned = {name: array[:, :, ::-1] for name, array in inputs.items()}
-    of_mirrored = predictions(objectives, Evaluation(tutor).outputs(turned))
+    of_mirrored = predictions(objectives, Evaluation(teacher_model).outputs(turned))
     flipping = with_params(
         dataclasses.replace(training_setup, settings=DataSettings(augment=Augmentation(flip=True))),
         distillation=1.0,
     )
     taught = dataclasses.replace(flipping, teacher=as_they_are, mirrored=of_mirrored)
-    tutored = dataclasses.replace(flipping, teacher=None, tutor=tutor)
+    by_model = dataclasses.replace(flipping, teacher=None, teacher_model=teacher_model)
     unaware = dataclasses.replace(flipping, teacher=as_they_are)
-    wanted = one_step(linear(), tutored)
+    wanted = one_step(linear(), by_model)
     for actual, like in zip(one_step(linear(), taught), wanted, strict=True):
         np.testing.assert_allclose(actual, like, atol=2e-5)
     others = one_step(linear(), unaware)
@@ -124,7 +124,7 @@ def test_each_example_is_taught_by_itself_whatever_the_shape_of_an_output(shape)
         "teacher": {"y": tf.constant(of_images)},
         "mirrored": {"y": tf.constant(of_mirrored, tf.float32)},
     }
-    taught = _taught(parts, seed)["y"].numpy()
+    taught = _kept_predictions(parts, seed)["y"].numpy()
     assert taught.shape == shape
     for number, flips_it in enumerate(flips):
         np.testing.assert_array_equal(taught[number], (of_mirrored if flips_it else of_images)[number])

@@ -431,7 +431,7 @@ def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -
     assert is_widened(assignment)
     grown = for_widened(assignment, source).setup
     assert grown.settings.augment is not None
-    assert (grown.teacher, grown.tutor) == (None, source)
+    assert (grown.teacher, grown.teacher_model) == (None, source)
     left_alone = replace(setup, settings=DataSettings(augment=Augmentation()))
     assert for_widened(replace(assignment, setup=left_alone), source).setup is left_alone
     for asked, used in (Augmentation(brightness=0.1),) * 2, (Augmentation(flip=True), grown.settings.augment):
