@@ -20,8 +20,8 @@ from executors.training.answers import answered
 from executors.training.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.training.mixing import with_mixed
 from executors.training.output_objectives import SMALLEST, Floats, OutputObjective
+from executors.training.spectral_inputs import SpectralInputs
 from executors.training.trainer import cosine
-from executors.training.waves import Waves
 from mistify.config.data.dataset import GENERATED
 
 #: Inputs that are made at once at most, and the steps in which they become what the network expects.
@@ -103,7 +103,7 @@ def generated(
         MistifyError: INVALID_DATASET, some of the answers are no numbers.
     """
     rng = np.random.default_rng(seed)
-    inputs = _Dream(model, count, rng).inputs(on_step)
+    inputs = _Synthesis(model, count, rng).inputs(on_step)
     signature = signature_of(model)
     if to_train:
         inputs = with_mixed(inputs, signature, rng)
@@ -111,7 +111,7 @@ def generated(
     return answered(inputs, outputs, signature, source=f"{GENERATED}{count}", objectives=objectives)
 
 
-class _Dream:
+class _Synthesis:
     """Inputs in the making, for one network: noise, where nothing tells what it expects.
 
     Args:
@@ -136,15 +136,15 @@ class _Dream:
         self._watched = replace(graph, outputs=watched).build(lambda _, layer: layer, {})
         most = examples_at_once(self._watched, min(count, _BATCH), learning=True)
         self.at_once = ceil(count / ceil(count / most))
-        self._waves = {
-            tensor.name: Waves(self._shapes[tensor.name])
+        self._spectral = {
+            tensor.name: SpectralInputs(self._shapes[tensor.name])
             for tensor in self._signature.inputs
             if tensor.figures
         }
-        if self._waves and self._norms:
-            self._find_waves()
+        if self._spectral and self._norms:
+            self._fit_spectra()
         self._amplitudes = {
-            name: tf.Variable(tf.zeros([self.at_once, *self._shapes[name]])) for name in self._waves
+            name: tf.Variable(tf.zeros([self.at_once, *self._shapes[name]])) for name in self._spectral
         }
         amplitudes = [*self._amplitudes.values()]
         self._descent = _Descent(amplitudes, lambda tokens: self._mismatch(self._made(tokens)))
@@ -155,7 +155,7 @@ class _Dream:
 
     def inputs(self, on_step: OnStep) -> dict[str, Array]:
         """Return the inputs by their names."""
-        rates = _RATE * cosine(_STEPS if self._waves and self._guided else 0)
+        rates = _RATE * cosine(_STEPS if self._spectral and self._guided else 0)
         batches = ceil(self._count / self.at_once)
         reported, made = -inf, []
         for batch in range(batches):
@@ -195,25 +195,25 @@ class _Dream:
         return {name: tf.constant(array) for name, array in self._tokens(self.at_once).items()}
 
     def _sums(self, amplitudes: Tensors) -> dict[str, tf.Tensor]:
-        return {name: waves(amplitudes[name]) for name, waves in self._waves.items()}
+        return {name: inputs(amplitudes[name]) for name, inputs in self._spectral.items()}
 
-    def _find_waves(self) -> None:
-        """Give the waves the scale and the means that batch norms know, as a few inputs tell."""
+    def _fit_spectra(self) -> None:
+        """Give the spectra the scale and the means that batch norms know, as a few inputs tell."""
         tried = min(self.at_once, _TRIED)
         tokens = self._tokens(tried)
         amplitudes = {name: tf.Variable(noise) for name, noise in self._noise(tried).items()}
-        variables = [variable for waves in self._waves.values() for variable in waves.variables]
+        variables = [variable for inputs in self._spectral.values() for variable in inputs.variables]
         descent = _Descent(
             [*variables, *amplitudes.values()],
             lambda given: self._mismatch({**given, **self._sums(amplitudes)}),
         )
 
-        for waves in self._waves.values():
+        for inputs in self._spectral.values():
             misfits = {}
             for start in product(_FALLS, _SCALES, _MEANS):
-                waves.start(*start)
+                inputs.configure(*start)
                 misfits[start] = descent.step(0.0, tokens)
-            waves.start(*min(misfits, key=misfits.__getitem__))
+            inputs.configure(*min(misfits, key=misfits.__getitem__))
         descent.restart()
         for rate in _FIRST_RATE * cosine(_FIRST_STEPS):
             descent.step(rate, tokens)

@@ -142,7 +142,7 @@ def test_fewer_inputs_are_made_at_once_where_a_network_is_large():
 
 def test_batches_are_no_larger_than_what_is_asked_for_takes(model):
     """An inspection asks for one, to know what there will be; two batches of 125 would waste 50."""
-    sizes = [synthesis._Dream(model, count, np.random.default_rng(0)).at_once for count in (1, 125, 200)]
+    sizes = [synthesis._Synthesis(model, count, np.random.default_rng(0)).at_once for count in (1, 125, 200)]
     assert sizes == [1, 125, 100]
 
 

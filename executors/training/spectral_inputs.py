@@ -1,4 +1,4 @@
-"""Inputs as sums of waves, the strength of which falls with their frequency as in photos and recordings."""
+"""Inputs with a spectrum that falls with frequency, as that of photos and recordings does."""
 
 from functools import lru_cache
 from typing import Final
@@ -12,7 +12,7 @@ from executors.training.output_objectives import Floats
 _LONGEST: Final = 512
 
 
-class Waves:
+class SpectralInputs:
     """Inputs of one shape as sums of cosines along every axis but the last, whose entries are channels.
 
     What lies close together is alike in most inputs: the strength of a wave is its frequency to the power
@@ -39,8 +39,8 @@ class Waves:
         self.variables = [tf.Variable(0.0), tf.Variable(tf.zeros(shape[-1:]))]
         self._fall = tf.Variable(0.0)
 
-    def start(self, fall: float, scale: float, mean: float) -> None:
-        """Let the sums be of some kind.
+    def configure(self, fall: float, scale: float, mean: float) -> None:
+        """Set the distribution of the inputs.
 
         Args:
             fall: Decay of the strength with frequency; 0 for white noise.
