@@ -13,11 +13,11 @@ from executors.structure import trainable_weights
 from executors.structure.keras_internals import moments, seed_states
 from executors.timing import activity
 from executors.training.evaluation import Evaluation, Tensors
+from executors.training.flattening import Flattener
 from executors.training.objective import Parts, SupervisedObjective, TrainingObjective
 from executors.training.optimizers import ADAM, highest_rate, make_optimizer, optimizer_of
 from executors.training.output_objectives import Floats
 from executors.training.setup import TrainingSetup
-from executors.training.vectors import Vector
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
@@ -123,8 +123,8 @@ class Trainer:
         self._penalty = penalty
         self._after_step = after_step
         self._examples = len(setup.train)
-        self._vector = Vector(model.trainable_variables)
-        self._weights = keras.Variable(self._vector.joined(model.trainable_variables), name="weights")
+        self._flattener = Flattener(model.trainable_variables)
+        self._weights = keras.Variable(self._flattener.flatten(model.trainable_variables), name="weights")
         self._average = tf.Variable(self._weights)
         self._averaged = tf.Variable(0.0)
         self._optimizer = make_optimizer(self._optimizer_name, self.usual_rate)
@@ -170,7 +170,7 @@ class Trainer:
         """Return what another trainer of the same weights, or of a part of them, can go on with."""
         names = trainable_weights(self.model)
         arrays = {
-            kind: self._vector.by_name(variable.numpy(), names)
+            kind: self._flattener.by_name(variable.numpy(), names)
             for kind, (variable,) in moments(self._optimizer).items()
         }
         return Memory(self._optimizer_name, int(self._optimizer.iterations), arrays, self.loss)
@@ -201,7 +201,7 @@ class Trainer:
     def start_average(self) -> None:
         """Average the weights from here on: those before were of another network."""
         self._averaged.assign(0.0)
-        self._average.assign(self._vector.joined(self.model.trainable_variables))
+        self._average.assign(self._flattener.flatten(self.model.trainable_variables))
 
     def settle(self) -> None:
         """Give the network the running average of its weights, which is better than where a step left it."""
@@ -243,7 +243,7 @@ class Trainer:
         values = [variable.value for variable in variables]
         gradients = tape.gradient(loss, values, unconnected_gradients="zero")
         self._optimizer.learning_rate.assign(rate)
-        self._update(self._vector.joined(gradients), self._objective.used(drawn))
+        self._update(self._flattener.flatten(gradients), self._objective.used(drawn))
         self._set_weights(self._weights)
         if self._after_step is not None:
             self._after_step()
@@ -252,21 +252,23 @@ class Trainer:
 
     def _update(self, gradient: tf.Tensor, used: Sequence[tf.Tensor] | None) -> None:
         """Update the weights as one vector; those not used, and what is known of them, stay as they are."""
-        self._weights.assign(self._vector.joined(self.model.trainable_variables))
+        self._weights.assign(self._flattener.flatten(self.model.trainable_variables))
         if used is None:
             self._optimizer.apply([gradient], [self._weights])
             return
         changed = [self._weights, *(variable for (variable,) in moments(self._optimizer).values())]
         before = [tf.identity(variable) for variable in changed]
         self._optimizer.apply([gradient], [self._weights])
-        uses = self._vector.repeated(used)
+        uses = self._flattener.repeat(used)
         for variable, value in zip(changed, before, strict=True):
             variable.assign(tf.where(uses, tf.convert_to_tensor(variable), value))
 
     def _set_weights(self, vector: tf.Tensor) -> None:
         """Give the network the weights of a vector."""
         for variable, value in zip(
-            self.model.trainable_variables, self._vector.parted(tf.convert_to_tensor(vector)), strict=True
+            self.model.trainable_variables,
+            self._flattener.unflatten(tf.convert_to_tensor(vector)),
+            strict=True,
         ):
             variable.assign(value)
 
@@ -274,7 +276,7 @@ class Trainer:
         """Move the average towards the weights; the first one is the weights themselves."""
         self._averaged.assign_add(tf.cast(rate > 0, tf.float32))
         keep = tf.minimum(_AVERAGE_DECAY, 1 - 1 / tf.maximum(self._averaged, 1.0))
-        weights = self._vector.joined(self.model.trainable_variables)
+        weights = self._flattener.flatten(self.model.trainable_variables)
         self._average.assign(keep * self._average + (1 - keep) * weights)
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from executors.training.output_objectives import Floats
 
 
-class Vector:
-    """Joins tensors of the shapes of a network's weights, and takes them apart again.
+class Flattener:
+    """Flattens tensors of the shapes of a network's weights into one vector, and restores them.
 
     Args:
         weights: The network's weights, which give order and shapes.
@@ -21,16 +21,16 @@ class Vector:
         self._shapes = [tuple(weight.shape) for weight in weights]
         self._sizes = [prod(shape) for shape in self._shapes]
 
-    def joined(self, tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    def flatten(self, tensors: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return tensors of the weights' shapes as one vector [values]."""
         return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 
-    def parted(self, vector: tf.Tensor) -> list[tf.Tensor]:
+    def unflatten(self, vector: tf.Tensor) -> list[tf.Tensor]:
         """Return the tensors of a vector, in the shapes of the weights."""
         parts = tf.split(vector, self._sizes)
         return [tf.reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
-    def repeated(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
+    def repeat(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return one value for each weight as a vector with that of every value's weight [values]."""
         # `tf.repeat` would fill a row of the largest weight's length for each.
         parts = zip(self._sizes, values, strict=True)

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.training.vectors import Vector
+from executors.training.flattening import Flattener
 
 layers = keras.layers
 
@@ -16,18 +16,18 @@ def weights():
     return keras.Model(inputs, layers.Dense(1)(x)).trainable_variables
 
 
-def test_tensors_are_joined_in_order_and_taken_apart_again(weights):
-    vector = Vector(weights)
-    joined = vector.joined(weights)
+def test_tensors_are_flattened_in_order_and_restored(weights):
+    flattener = Flattener(weights)
+    vector = flattener.flatten(weights)
     flat = np.concatenate([np.asarray(weight).ravel() for weight in weights])
-    np.testing.assert_array_equal(joined, flat)
-    for part, weight in zip(vector.parted(joined), weights, strict=True):
+    np.testing.assert_array_equal(vector, flat)
+    for part, weight in zip(flattener.unflatten(vector), weights, strict=True):
         np.testing.assert_array_equal(part, weight)
 
 
 def test_each_weight_has_its_value_throughout(weights):
     values = np.arange(len(weights)) % 2 == 0
-    repeated = Vector(weights).repeated(values).numpy()
+    repeated = Flattener(weights).repeat(values).numpy()
     expected = np.concatenate(
         [np.full(np.size(weight), value) for weight, value in zip(weights, values, strict=True)]
     )
@@ -35,8 +35,8 @@ def test_each_weight_has_its_value_throughout(weights):
 
 
 def test_arrays_have_the_names_of_the_weights(weights):
-    vector = Vector(weights)
-    arrays = vector.by_name(np.asarray(vector.joined(weights)), "abcd")
+    flattener = Flattener(weights)
+    arrays = flattener.by_name(np.asarray(flattener.flatten(weights)), "abcd")
     assert "".join(arrays) == "abcd"
     for array, weight in zip(arrays.values(), weights, strict=True):
         np.testing.assert_array_equal(array, weight)
