@@ -1,13 +1,14 @@
 """The structure of Keras models, and the changes that can be made to it.
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
-`residual_blocks` finds what can be left out; `segments` finds where a network divides, `in_a_row` and
-`beside` put graphs together, of which `built` makes a model;
+`residual_blocks` finds what can be left out; `segments` finds where a network divides, `in_series` and
+`in_parallel` compose graphs, of which `model_of` makes a model;
 `at_resolution` makes images smaller; `fold_batch_norm` prepares a model for packaging.
 """
 
 from executors.structure.analysis import Structure, Widths, analyse, trainable_weights
 from executors.structure.channels import ChannelGroup, Role, Slot
+from executors.structure.composition import in_parallel, in_series, model_of
 from executors.structure.edits.depth import (
     ResidualBlock,
     removable_blocks,
@@ -30,7 +31,6 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.graph import set_weights
 from executors.structure.handlers import LayerHandler, register
-from executors.structure.joining import beside, built, in_a_row
 from executors.structure.reading.reader import calls, copied, tensors
 from executors.structure.rules import Rules, unmatched
 from executors.structure.segments import Segment, segments
@@ -50,14 +50,14 @@ __all__ = [
     "analyse",
     "at_resolution",
     "averaged_groups",
-    "beside",
-    "built",
     "calls",
     "copied",
     "fold_batch_norm",
     "foldable",
     "freeze",
-    "in_a_row",
+    "in_parallel",
+    "in_series",
+    "model_of",
     "narrow",
     "narrow_arrays",
     "register",

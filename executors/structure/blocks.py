@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import keras
 
 from executors.structure.analysis import analyse
+from executors.structure.composition import model_of
 from executors.structure.folding import fold_batch_norm
 from executors.structure.graph import Graph
-from executors.structure.joining import built
 from executors.structure.segments import segments
 from mistify.package.blocks import BlockEstimate
 
@@ -52,4 +52,4 @@ def blocks_of(model: keras.Model, largest: float) -> list[Block]:
 
 
 def _block(name: str, start: int, graph: Graph) -> Block:
-    return Block(name, start, 1, built(replace(graph, name=name)))
+    return Block(name, start, 1, model_of(replace(graph, name=name)))

@@ -8,7 +8,7 @@ import keras
 from executors.algorithms.adaptivenet.space import Place
 from executors.algorithms.adaptivenet.supernet import TrainedSupernet
 from executors.contract.parts import PackageParts
-from executors.structure import analyse, built, fold_batch_norm
+from executors.structure import analyse, fold_batch_norm, model_of
 from executors.structure.blocks import Block
 from executors.structure.graph import Graph
 from mistify.package.blocks import BlockEstimate
@@ -47,7 +47,7 @@ def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
     supernet, names = trained.supernet, {0: ""}
     flops, blocks = supernet.multiply_adds(), []
     for number, place in enumerate(supernet.space.places):
-        graph = analyse(fold_batch_norm(built(supernet.graph_of(number)))).graph
+        graph = analyse(fold_batch_norm(model_of(supernet.graph_of(number)))).graph
         names.setdefault(place.end, graph.nodes[-1].name)
         estimate = BlockEstimate(flops=flops[number], loss=trained.losses[number])
         blocks.append(Block(place.name, place.start, place.span, _named(graph, place, names), estimate))
@@ -61,4 +61,4 @@ def _named(graph: Graph, place: Place, names: Mapping[int, str]) -> keras.Model:
         replace(node, name=names[place.end]) if (node.output,) == graph.outputs else node
         for node in graph.nodes
     )
-    return built(replace(graph, name=place.name, nodes=nodes, inputs=inputs))
+    return model_of(replace(graph, name=place.name, nodes=nodes, inputs=inputs))

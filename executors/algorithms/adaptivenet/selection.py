@@ -11,7 +11,7 @@ import tensorflow as tf
 from executors.algorithms.adaptivenet.space import Subnet
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.executor import Assignment
-from executors.structure import analyse, built
+from executors.structure import analyse, model_of
 from executors.training.evaluation import Evaluation
 from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
@@ -78,7 +78,7 @@ class Subnets:
         self._supernet = supernet
         self._losses = losses
         self._networks = [
-            analyse(built(supernet.graph_of(number))).network() for number in range(len(losses))
+            analyse(model_of(supernet.graph_of(number))).network() for number in range(len(losses))
         ]
         self._scorer: Scorer | None = None
         self._scored: dict[Subnet, float] = {}
@@ -93,15 +93,15 @@ class Subnets:
         parts = {axis: sums[axis] / whole[axis] if whole[axis] else 1.0 for axis in limits}
         scaled = {axis: limit * parts[axis] for axis, limit in limits.items()}
         if self._scorer is None:
-            self._scorer = Scorer(self._supernet, built(assignment.source.graph), assignment.setup)
+            self._scorer = Scorer(self._supernet, model_of(assignment.source.graph), assignment.setup)
         for tightened in range(_ATTEMPTS):
             within = {axis: limit * _TIGHTER**tightened for axis, limit in scaled.items()}
             for subnet in self._promising(self._scorer, costs, within):
-                model = built(self._supernet.graph(subnet))
+                model = model_of(self._supernet.graph(subnet))
                 if self._holds(model, assignment):
                     return model
         shares = [max(cost[axis] / limit for axis, limit in scaled.items()) for cost in costs]
-        return built(self._supernet.graph(space.cheapest(shares)))
+        return model_of(self._supernet.graph(space.cheapest(shares)))
 
     def _promising(self, scorer: Scorer, costs: Sequence[Costs], limits: Budget) -> list[Subnet]:
         """Return subnets whose costs, summed up, are within limits, those first that lose least.

@@ -17,7 +17,7 @@ from executors.algorithms.adaptivenet.variants import Kind, UnfitVariantError, k
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
 from executors.params import AdaptiveNetParams
-from executors.structure import Structure, analyse, beside, built, in_a_row, segments
+from executors.structure import Structure, analyse, in_parallel, in_series, model_of, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
 from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examples_of_shapes
@@ -71,7 +71,7 @@ class Supernet:
         self.model = model
         self._name = source.graph.name
         self._graphs = [segment.graph for segment in segments(source, largest)]
-        self._blocks = [built(replace(graph, name="block")) for graph in self._graphs]
+        self._blocks = [model_of(replace(graph, name="block")) for graph in self._graphs]
         self._at_once = examples_of_shapes(source.graph.shapes, EVALUATION_BATCH)
         inputs = {tensor.name: tensor for tensor in model.inputs}
         self._variants = [
@@ -100,7 +100,7 @@ class Supernet:
             MistifyError: INVALID_CONFIG, there are no variants but those that do not fit.
         """
         parts = [segment.graph for segment in segments(source, params.largest)]
-        structures = [analyse(built(replace(graph, name="block")), source.rules) for graph in parts]
+        structures = [analyse(model_of(replace(graph, name="block")), source.rules) for graph in parts]
         features = _features(structures, train.sample(_examples_kept(parts, _EXAMPLES)))
         places = [Place(f"block-{number:02d}", number, 1) for number in range(len(parts))]
         graphs, unfit = [], []
@@ -118,7 +118,7 @@ class Supernet:
             _require_fit(unfit)
             return None
         space = SupernetSpace(tuple(places), len(parts))
-        return cls(source, params.largest, space, built(beside(graphs, "variants")), unfit)
+        return cls(source, params.largest, space, model_of(in_parallel(graphs, "variants")), unfit)
 
     @property
     def inputs(self) -> list[keras.KerasTensor]:
@@ -187,7 +187,7 @@ class Supernet:
 
     def graph(self, subnet: Subnet) -> Graph:
         """Return the graph of a subnet, with the layers of the supernet."""
-        return in_a_row([self.graph_of(number) for number in subnet], self._name)
+        return in_series([self.graph_of(number) for number in subnet], self._name)
 
     def graph_of(self, number: int) -> Graph:
         """Return the graph of a variant."""
@@ -217,7 +217,8 @@ class Supernet:
     def multiply_adds(self) -> list[int]:
         """Return the multiply-adds of each variant."""
         return [
-            analyse(built(self.graph_of(number))).network().flops for number in range(len(self.space.places))
+            analyse(model_of(self.graph_of(number))).network().flops
+            for number in range(len(self.space.places))
         ]
 
     def saved(self, losses: Sequence[float]) -> bytes:
@@ -320,7 +321,7 @@ def _features(blocks: Sequence[Structure], some: Dataset) -> list[Dataset]:
     tensors: list[Any] = list(some.inputs.values())
     features = []
     for structure in blocks:
-        block = built(structure.graph)
+        block = model_of(structure.graph)
         inputs = dict(zip(input_names(block), map(np.asarray, tensors), strict=True))
         features.append(Dataset(inputs, {}))
         tensors = [next(iter(call(block, inputs, training=False).values()))]

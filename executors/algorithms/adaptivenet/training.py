@@ -18,7 +18,7 @@ from executors.contract.executor import Assignment
 from executors.contract.preparation import PreparationProgress
 from executors.data import Dataset
 from executors.params import AdaptiveNetParams
-from executors.structure import Structure, built
+from executors.structure import Structure, model_of
 from executors.training.evaluation import Evaluation
 from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
@@ -119,7 +119,7 @@ class SupernetTraining:
         self._train(BlockDistillation(self._supernet, setup), 0, distil, _DISTIL_RATE, part_of_batch)
         if self._state.done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
-        source, space = built(self._assignment.source.graph), self._supernet.space
+        source, space = model_of(self._assignment.source.graph), self._supernet.space
         scorer = Scorer(self._supernet, source, setup)
         with _frozen_norms(self._supernet.model):
             losses = self._state.losses or tuple(self._losses(scorer))

@@ -11,7 +11,7 @@ from executors.data import Dataset
 from executors.params import VARIANTS, AdaptiveNetParams
 from executors.pruning.importance import importances
 from executors.pruning.refitting import Original, refit
-from executors.structure import Structure, UnsupportedLayerError, analyse, built, in_a_row, narrow
+from executors.structure import Structure, UnsupportedLayerError, analyse, in_series, model_of, narrow
 from executors.structure.graph import Graph, Shape
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
@@ -91,8 +91,8 @@ class ShrunkTogether(Shrunk):
         """Return the blocks with the most important channels; None where each has some inside."""
         if all(block.groups for block in blocks):
             return None
-        whole = in_a_row([block.graph for block in blocks], "block")
-        return super().make([analyse(built(whole), blocks[0].rules)], amount, features)
+        whole = in_series([block.graph for block in blocks], "block")
+        return super().make([analyse(model_of(whole), blocks[0].rules)], amount, features)
 
 
 class Merged(VariantMaker):
@@ -180,7 +180,7 @@ def _check(made: Graph, blocks: Sequence[Structure]) -> None:
             found = " and ".join(_shown(*tensor) for tensor in actual) or "nothing"
             raise UnfitVariantError(f"{what} {found}; expected {_shown(*wanted)}, as the original does")
     try:
-        analyse(built(made))
+        analyse(model_of(made))
     except UnsupportedLayerError as error:
         raise UnfitVariantError(f"cannot be used: {error}") from error
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
+from executors.structure.composition import model_of
 from executors.structure.graph import Graph, Node, TensorRef
-from executors.structure.joining import built
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import signature_of
 from mistify.config.data.preparation import InputScaling
@@ -34,7 +34,7 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
             else "nothing",
             "give one for each channel" if inputs else "remove it: the model takes no figures",
         )
-    return built(_with_scalings(graph, inputs, factor, offset))
+    return model_of(_with_scalings(graph, inputs, factor, offset))
 
 
 def _values(scaling: InputScaling) -> tuple[Any, Any]:

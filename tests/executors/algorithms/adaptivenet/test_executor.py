@@ -12,7 +12,7 @@ from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.params import AdaptiveNetParams, parse_params
-from executors.structure import analyse, built, copied, freeze
+from executors.structure import analyse, copied, freeze, model_of
 from executors.training.evaluation import Evaluation
 from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of
@@ -54,7 +54,7 @@ def test_limits_that_a_subnet_just_keeps_are_kept(assigned, prepared):
     supernet, losses = Supernet.loaded(prepared[0], assignment.source, PARAMS.largest)
     rng = np.random.default_rng(0)
     for _ in range(6):
-        some = analyse(built(supernet.graph(supernet.space.random(rng)))).network()
+        some = analyse(model_of(supernet.graph(supernet.space.random(rng)))).network()
         limits = {axis: costs_of(some, ())[axis] for axis in (MEMORY, FLOPS)}
         best = Subnets(supernet, losses).best(replace(assignment, budget=limits))
         assert not exceeded(costs_of(analyse(best).network(), ()), limits)
@@ -76,7 +76,7 @@ def test_the_subnet_of_a_goal_is_about_the_best_there_is(assigned, prepared, dee
     supernet, losses = Supernet.loaded(content, source, PARAMS.largest)
     scorer = Scorer(supernet, deep, deep_setup)
     of_all = {
-        subnet: (analyse(built(supernet.graph(subnet))).network().flops, scorer.lost(subnet))
+        subnet: (analyse(model_of(supernet.graph(subnet))).network().flops, scorer.lost(subnet))
         for subnet in every_subnet(supernet.space)
     }
     assert len(of_all) == supernet.space.count()
@@ -180,7 +180,7 @@ def test_an_amount_is_given_once(place):
 def test_packages_have_the_blocks_that_make_up_the_network(prepared, deep):
     executor, source = AdaptiveNetExecutor(WITH_BLOCKS), analyse(deep)
     supernet, _ = Supernet.loaded(prepared[0], source, PARAMS.largest)
-    network = built(supernet.graph(supernet.space.random(np.random.default_rng(0))))
+    network = model_of(supernet.graph(supernet.space.random(np.random.default_rng(0))))
     parts = executor.package_parts(source, prepared[0], network)
     by_file = {block.file: block for block in parts.blocks}
     served = [by_file[file] for file in parts.served]

@@ -11,7 +11,7 @@ from executors.algorithms.adaptivenet.single_path import SinglePathObjective
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.algorithms.adaptivenet.variants import Merged
 from executors.params import VARIANTS, AdaptiveNetParams, parse_params
-from executors.structure import analyse, built, copied, narrow
+from executors.structure import analyse, copied, model_of, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
@@ -45,7 +45,7 @@ def test_it_has_cheaper_variants_of_the_blocks_between_the_first_and_the_last(su
     ]
     whole = analyse(deep).network().flops
     for number in range(space.blocks, len(space.places)):
-        model = built(supernet.graph(space.with_one(number)))
+        model = model_of(supernet.graph(space.with_one(number)))
         assert model.output_shape == deep.output_shape
         assert analyse(model).network().flops < whole
 
@@ -58,11 +58,11 @@ def test_the_original_is_the_network_itself(supernet, deep, inputs):
 @pytest.mark.slow
 def test_it_knows_its_subnets_by_their_layers(supernet):
     for subnet in subnets(supernet.space):
-        assert supernet.subnet_of(copied(built(supernet.graph(subnet)))) == subnet
+        assert supernet.subnet_of(copied(model_of(supernet.graph(subnet)))) == subnet
 
 
 def test_what_is_cut_in_width_is_no_subnet(supernet):
-    structure = analyse(built(supernet.graph(supernet.space.original)))
+    structure = analyse(model_of(supernet.graph(supernet.space.original)))
     name, group = next(iter(structure.groups.items()))
     assert supernet.subnet_of(narrow(structure, {name: np.arange(group.size) > 0})) is None
 
@@ -70,7 +70,7 @@ def test_what_is_cut_in_width_is_no_subnet(supernet):
 @pytest.mark.slow
 def test_a_path_computes_what_the_network_of_its_subnet_does(supernet, inputs):
     for subnet in subnets(supernet.space):
-        outputs = Evaluation(built(supernet.graph(subnet))).outputs(inputs)
+        outputs = Evaluation(model_of(supernet.graph(subnet))).outputs(inputs)
         np.testing.assert_allclose(supernet.predictions(inputs, subnet)["digit"], outputs["digit"], atol=1e-5)
 
 
@@ -146,7 +146,7 @@ def test_between_blocks_without_channels_inside_some_are_left_out(digits):
     # Of three convolutions in a row, the second has half of its inputs as well as of its outputs.
     assert costs[space.blocks + 2] == pytest.approx((costs[1] + costs[2] / 2 + costs[3]) / 2, rel=0.01)
     images = digits[1].inputs
-    wanted = Evaluation(built(source.graph)).outputs(images)["digit"]
+    wanted = Evaluation(model_of(source.graph)).outputs(images)["digit"]
     for narrowed in (space.blocks, space.blocks + 2):
         outputs = supernet.predictions(images, space.with_one(narrowed))["digit"]
         assert np.mean((outputs - wanted) ** 2) < 0.1 * np.var(wanted)
@@ -154,7 +154,7 @@ def test_between_blocks_without_channels_inside_some_are_left_out(digits):
 
 def test_blocks_of_several_shapes_are_not_merged(deep, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
-    blocks = [analyse(built(graph)) for graph in map(supernet.graph_of, supernet.space.original)]
+    blocks = [analyse(model_of(graph)) for graph in map(supernet.graph_of, supernet.space.original)]
     stride, wide = blocks[4], blocks[0]
     assert Merged().make((wide, stride), 2, digits[0]) is None
 

@@ -1,4 +1,4 @@
-"""Graphs of several: one after the other, or beside each other."""
+"""Graphs composed of several, in series or in parallel, and the model of a graph."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import keras
 from executors.structure.graph import Graph
 
 
-def in_a_row(graphs: Sequence[Graph], name: str) -> Graph:
+def in_series(graphs: Sequence[Graph], name: str) -> Graph:
     """Return a graph in which each of several reads what the one before writes.
 
     Args:
@@ -24,8 +24,8 @@ def in_a_row(graphs: Sequence[Graph], name: str) -> Graph:
     return whole
 
 
-def beside(graphs: Sequence[Graph], name: str) -> Graph:
-    """Return a graph in which several run beside each other; inputs of one name are the same.
+def in_parallel(graphs: Sequence[Graph], name: str) -> Graph:
+    """Return a graph in which several run in parallel; inputs of one name are the same.
 
     Args:
         graphs: Graphs without common layers.
@@ -41,7 +41,7 @@ def beside(graphs: Sequence[Graph], name: str) -> Graph:
     return whole
 
 
-def built(graph: Graph) -> keras.Model:
+def model_of(graph: Graph) -> keras.Model:
     """Return the model of a graph, with layers of its own and the same weights."""
     return graph.build(_copied, graph.weights)
 
