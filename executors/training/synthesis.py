@@ -16,10 +16,10 @@ from executors.data import Array, Dataset
 from executors.structure import analyse
 from executors.structure.signature import Activation, Output, signature_of
 from executors.timing import activity
-from executors.training.answers import answered
 from executors.training.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.training.mixing import with_mixed
 from executors.training.output_objectives import SMALLEST, Floats, OutputObjective
+from executors.training.pseudo_labels import with_pseudo_labels
 from executors.training.spectral_inputs import SpectralInputs
 from executors.training.trainer import cosine
 from mistify.config.data.dataset import GENERATED
@@ -108,7 +108,7 @@ def generated(
     if to_train:
         inputs = with_mixed(inputs, signature, rng)
     outputs = Evaluation(model).outputs(inputs)
-    return answered(inputs, outputs, signature, source=f"{GENERATED}{count}", objectives=objectives)
+    return with_pseudo_labels(inputs, outputs, signature, source=f"{GENERATED}{count}", objectives=objectives)
 
 
 class _Synthesis:

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from mistify.config.data.dataset import GENERATED, DataSettings, generated_count, trains_on_answers
+from mistify.config.data.dataset import GENERATED, DataSettings, generated_count, trains_on_pseudo_labels
 from mistify.config.data.targets import OVERALL
 from mistify.config.hardware import HardwareConfig
 from mistify.config.package.branches import BranchesConfig
@@ -125,7 +125,7 @@ class DatasetConfig(DataSettings):
         return name
 
     @model_validator(mode="after")
-    def _chosen_by_one_kind_of_answers(self) -> "DatasetConfig":
+    def _chosen_by_one_kind_of_labels(self) -> "DatasetConfig":
         if self.test is None and isinstance(self.validation, str):
             raise InvalidValue(
                 {"validation": self.validation},
@@ -137,7 +137,7 @@ class DatasetConfig(DataSettings):
     @property
     def has_validation_labels(self) -> bool:
         """True if the labels of the validation data are true, and not the source's answers."""
-        return isinstance(self.validation, str) or not trains_on_answers(self.train)
+        return isinstance(self.validation, str) or not trains_on_pseudo_labels(self.train)
 
     @property
     def settings(self) -> DataSettings:

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from mistify.config.data.dataset import DataSettings, trains_on_answers
+from mistify.config.data.dataset import DataSettings, trains_on_pseudo_labels
 from mistify.config.data.metric import Metric
 from mistify_server.tasks.base import Message
 
@@ -61,19 +61,19 @@ class DataSource(Message):
         return tuple(name for name in named if name is not None)
 
     @property
-    def trains_on_answers(self) -> bool:
+    def trains_on_pseudo_labels(self) -> bool:
         """True if the targets of the training data are the source's answers."""
-        return trains_on_answers(self.train)
+        return trains_on_pseudo_labels(self.train)
 
     @property
     def has_validation_labels(self) -> bool:
         """True if the targets of the validation data are true, and not the source's answers."""
-        return isinstance(self.settings.validation, str) or not self.trains_on_answers
+        return isinstance(self.settings.validation, str) or not self.trains_on_pseudo_labels
 
     @property
     def deciding(self) -> str | None:
         """The data with labels whose classes, columns and kinds of targets all others share, if any have."""
-        if not self.trains_on_answers:
+        if not self.trains_on_pseudo_labels:
             return self.train
         return self.test if self.labelled else None
 

@@ -28,13 +28,13 @@ from mistify_server.tasks.tasks import (
     Task,
 )
 from mistify_server.worker.adaptation.unchanged import UnchangedSources
-from mistify_server.worker.answers import SourceAnswers
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.edge_tasks import EdgeRunner
 from mistify_server.worker.inspection.inspection import SourceInspector
 from mistify_server.worker.package_tasks import Packager
 from mistify_server.worker.prepare_tasks import Preparer
+from mistify_server.worker.pseudo_labels import PseudoLabeller
 from mistify_server.worker.reference_tasks import ReferenceMeter
 from mistify_server.worker.source_tasks import RootMaker
 from mistify_server.worker.training_setups import TrainingSetups
@@ -56,10 +56,10 @@ class TaskRunner:
         import_layers()  # sources and checkpoints may have layers of plug-ins
         cache, checkpoints = SourceCache(on_progress), Checkpoints(artifacts)
         setups = TrainingSetups(cache, checkpoints)
-        answers = SourceAnswers(cache, checkpoints, on_progress)
-        unchanged = UnchangedSources(cache, checkpoints, answers)
+        labeller = PseudoLabeller(cache, checkpoints, on_progress)
+        unchanged = UnchangedSources(cache, checkpoints, labeller)
         self._inspector = SourceInspector(cache, on_progress)
-        self._roots = RootMaker(cache, checkpoints, answers, unchanged, on_progress)
+        self._roots = RootMaker(cache, checkpoints, labeller, unchanged, on_progress)
         self._preparer = Preparer(Preparations(artifacts), checkpoints, setups, on_progress)
         self._edges = EdgeRunner(checkpoints, setups, unchanged, on_progress)
         self._packager = Packager(artifacts, cache, checkpoints, setups, on_progress)

@@ -19,10 +19,10 @@ from mistify_server.tasks.tasks import SourceTask
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import FLIPS, expanded, flips_suit, tuned_source
 from mistify_server.worker.adaptation.unchanged import UnchangedSources
-from mistify_server.worker.answers import SourceAnswers
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
+from mistify_server.worker.pseudo_labels import PseudoLabeller
 
 
 class RootMaker:
@@ -31,7 +31,7 @@ class RootMaker:
     Args:
         cache: Loads source models and data.
         checkpoints: Stores the networks.
-        answers: Makes data of the sources' own answers.
+        labeller: Labels data without labels.
         unchanged: Keeps sources that cannot be edited.
         on_progress: Receives the progress.
     """
@@ -40,13 +40,13 @@ class RootMaker:
         self,
         cache: SourceCache,
         checkpoints: Checkpoints,
-        answers: SourceAnswers,
+        labeller: PseudoLabeller,
         unchanged: UnchangedSources,
         on_progress: OnProgress,
     ) -> None:
         self._cache = cache
         self._checkpoints = checkpoints
-        self._answers = answers
+        self._labeller = labeller
         self._unchanged = unchanged
         self._on_progress = on_progress
 
@@ -61,14 +61,14 @@ class RootMaker:
         params, profiles = params_of(task.algorithm, task.algorithm_config), tuple(task.hardware.values())
         source = scaled(network, task.data.settings.scale)
         keras.utils.set_random_seed(task.seed)  # a source that had to be loaded may have drawn from it
-        data, metric = self._answers.added(task.data, source, task.seed), task.data.metric
+        data, metric = self._labeller.label(task.data, source, task.seed), task.data.metric
         setup = self._setup(source, data, params)
         if flips_suit(source, data, setup):
             settings = data.settings.model_copy(update={"augment": FLIPS})
             data = data.model_copy(update={"settings": settings})
             setup = replace(setup, settings=settings)
         # The source learns nothing from its own answers.
-        steps = 0 if data.trains_on_answers else params.source_steps
+        steps = 0 if data.trains_on_pseudo_labels else params.source_steps
         report = reporter(self._on_progress, data.validation_metric)
         source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, setup.validation, metric)
@@ -96,6 +96,6 @@ class RootMaker:
 
     def _setup(self, source: keras.Model, data: DataSource, params: Params) -> TrainingSetup:
         signature = signature_of(source)
-        self._answers.check(data, signature)
+        self._labeller.check(data, signature)
         train, validation = self._cache.learning(parts_of(data, signature)[0])
         return TrainingSetup(train, validation, None, params, data.settings)

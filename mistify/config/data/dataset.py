@@ -158,7 +158,7 @@ class DataSettings(Settings):
         yield from ((place, name) for place, name in named.items() if name and name in self.code)
 
 
-def trains_on_answers(train: str | None) -> bool:
+def trains_on_pseudo_labels(train: str | None) -> bool:
     """Check whether the source's answers are the targets of training data: there are none, or generated ones.
 
     Raises:

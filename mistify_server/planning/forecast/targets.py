@@ -52,7 +52,7 @@ def unused_inputs(data: DataSource, settings: Mapping[str, object]) -> str:
     Args:
         settings: Settings of the batch's algorithm.
     """
-    if data.unlabelled is None or data.trains_on_answers or settings.get("distillation") != 0:
+    if data.unlabelled is None or data.trains_on_pseudo_labels or settings.get("distillation") != 0:
         return ""
     return (
         'the "unlabelled" inputs are unused: with "distillation": 0 nothing is learned from the source\'s '

@@ -13,13 +13,13 @@ from mistify.costs.axes import costs_of
 from mistify_server.tasks.results import AdaptResult, SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, SourceTask
-from mistify_server.worker.answers import SourceAnswers
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.packaging.conversion.converter import convert_unedited
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.pseudo_labels import PseudoLabeller
 
 
 class UnchangedSources:
@@ -28,13 +28,13 @@ class UnchangedSources:
     Args:
         cache: Loads the data.
         checkpoints: Loads the sources.
-        answers: Makes data of the sources' own answers.
+        labeller: Labels data without labels.
     """
 
-    def __init__(self, cache: SourceCache, checkpoints: Checkpoints, answers: SourceAnswers) -> None:
+    def __init__(self, cache: SourceCache, checkpoints: Checkpoints, labeller: PseudoLabeller) -> None:
         self._cache = cache
         self._checkpoints = checkpoints
-        self._answers = answers
+        self._labeller = labeller
         self._converted = lru_cache(maxsize=2)(self._convert)
 
     def make_root(self, task: SourceTask, source: SourceModel) -> SourceResult:
@@ -42,8 +42,8 @@ class UnchangedSources:
         artifact = self._checkpoints.save_source(source)
         network = self._converted(artifact)
         costs = costs_of(network_cost(network), tuple(task.hardware.values()))
-        data = self._answers.added_by_outputs(task.data, source.signature, Runner(network).run_all)
-        self._answers.check(data, source.signature)
+        data = self._labeller.label_by_outputs(task.data, source.signature, Runner(network).run_all)
+        self._labeller.check(data, source.signature)
         accuracy = self._measured(artifact, data).accuracy
         return SourceResult(
             source_costs=dict(costs),

@@ -61,7 +61,7 @@ def estimates_of(
     return EdgeEstimates(
         traits=Traits(model=digest_of(structure.graph), kind=kind_of(structure.graph), blocks=blocks),
         # The source learns nothing from its own answers.
-        source_steps=0 if task.data.trains_on_answers else params.source_steps,
+        source_steps=0 if task.data.trains_on_pseudo_labels else params.source_steps,
         candidates={
             name: _candidate(executor, params_of(name, task.algorithm_config), structure)
             for name, executor in executors.items()

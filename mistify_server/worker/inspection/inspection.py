@@ -160,7 +160,7 @@ class SourceInspector:
             checked = partial(check_output_loss, name, loss, objectives, model, train)
             problems.check(f"dataset.losses.{name}", checked)
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
-        if not data.trains_on_answers:
+        if not data.trains_on_pseudo_labels:
             balanced = partial(check_balanced, signature_of(model), train, data.settings.class_weights)
             problems.check("dataset.class_weights", balanced)
         problems.load(

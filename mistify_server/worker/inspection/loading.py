@@ -19,8 +19,8 @@ from mistify.errors import Problem
 from mistify.wording import counted
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
-from mistify_server.worker.answers import Outputs, answers
 from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
+from mistify_server.worker.pseudo_labels import Outputs, pseudo_labelled
 
 #: Unlabelled inputs that the source answers in an inspection.
 _ANSWERED: Final = 64
@@ -114,7 +114,7 @@ class InspectedData:
         """Return training and validation data."""
         problems = self._problems
         name = "train" if learning.train.labelled else "unlabelled"
-        if not self._data.trains_on_answers and not isinstance(learning.validation, DataPart):
+        if not self._data.trains_on_pseudo_labels and not isinstance(learning.validation, DataPart):
             learned = problems.load(f"dataset.{name}", partial(self._cache.learning, learning))
             self._note(name, *(learned or ()))
         else:
@@ -160,7 +160,7 @@ class InspectedData:
         if part.labelled:
             return data
         some = data.subset(np.arange(min(len(data), _ANSWERED)))
-        return replace(answers(self._outputs, some, part, objectives), left_out=data.left_out)
+        return replace(pseudo_labelled(self._outputs, some, part, objectives), left_out=data.left_out)
 
     def _check_number(self, part: DataPart) -> None:
         """Make sure that unlabelled inputs are as many as the parts that they stand for.

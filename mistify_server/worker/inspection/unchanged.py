@@ -18,13 +18,13 @@ from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.adaptation.calibration import at_each_precision, calibrated_by
-from mistify_server.worker.answers import Outputs
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.description.description import description_of
 from mistify_server.worker.inspection.loading import InspectedData
 from mistify_server.worker.packaging.conversion.converter import convert_unedited
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.pseudo_labels import Outputs
 
 #: Settings of the data that change a network, or how one is trained.
 _UNUSED: Final = ("scale", "augment", "class_weights")

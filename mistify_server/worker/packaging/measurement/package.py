@@ -164,7 +164,7 @@ def _note(
     """
     metric, compression = task.data.validation_metric, task.settings.compression
     precision = task.settings.quantization.precision
-    notes = [*_predictions(task), _on_answers(task.data)]
+    notes = [*_predictions(task), _on_pseudo_labels(task.data)]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:
@@ -177,7 +177,7 @@ def _note(
     return "; ".join(filter(None, notes))
 
 
-def _on_answers(data: DataSource) -> str:
+def _on_pseudo_labels(data: DataSource) -> str:
     """Say where the source's answers stand for labels; empty where nothing is measured by them."""
     if not data.labelled:
         return _UNLABELLED if data.test is None else _GENERATED

@@ -1,4 +1,4 @@
-"""The source's answers, which stand for labels where there are none: of generated or unlabelled inputs."""
+"""Pseudo-labels: the source's predictions as the labels of generated or unlabelled inputs."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,10 +8,10 @@ import keras
 
 from executors.data import Array, Dataset, split
 from executors.structure.signature import Signature, signature_of
-from executors.training.answers import answered
 from executors.training.evaluation import Evaluation
 from executors.training.metrics import check_metric
 from executors.training.output_objectives import OutputObjective, check_balanced, objectives_for
+from executors.training.pseudo_labels import with_pseudo_labels
 from executors.training.synthesis import generated
 from mistify.config.data.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
@@ -22,15 +22,15 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
 
-#: What a source answers: name of the input -> [examples, ...] to name of the output -> the same.
+#: A source: name of the input -> [examples, ...] to name of the output -> the same.
 Outputs = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 #: The share of unlabelled inputs that are set apart as test data, where there are no others.
 TEST_SHARE: Final = 0.1
 
 
-class SourceAnswers:
-    """Makes files of inputs and the source's answers, for parts of the data without labels.
+class PseudoLabeller:
+    """Writes files of inputs and the source's predictions, for parts of the data without labels.
 
     Args:
         cache: Loads the data.
@@ -43,7 +43,7 @@ class SourceAnswers:
         self._checkpoints = checkpoints
         self._on_progress = on_progress
 
-    def added(self, data: DataSource, source: keras.Model, seed: int) -> DataSource:
+    def label(self, data: DataSource, source: keras.Model, seed: int) -> DataSource:
         """Return the data with such files; without, where all parts have labels.
 
         Args:
@@ -69,10 +69,10 @@ class SourceAnswers:
                     objectives=objectives,
                     on_step=partial(self._report, f"generating {name} data"),
                 )
-        made |= self._answered(data, signature, Evaluation(source).outputs, objectives)
+        made |= self._label_unlabelled(data, signature, Evaluation(source).outputs, objectives)
         return self._with_files(data, made)
 
-    def added_by_outputs(self, data: DataSource, signature: Signature, outputs: Outputs) -> DataSource:
+    def label_by_outputs(self, data: DataSource, signature: Signature, outputs: Outputs) -> DataSource:
         """Return the data with such files, of a source for which no inputs can be generated.
 
         Args:
@@ -83,7 +83,7 @@ class SourceAnswers:
             MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
         """
         objectives = self._objectives(data, signature)
-        return self._with_files(data, self._answered(data, signature, outputs, objectives))
+        return self._with_files(data, self._label_unlabelled(data, signature, outputs, objectives))
 
     def check(self, data: DataSource, signature: Signature) -> None:
         """Check that data with the source's answers have the classes that their settings need.
@@ -101,7 +101,7 @@ class SourceAnswers:
         problems = ProblemCollector()
         checking = partial(check_metric, data.metric, objectives_for(signature, train), parts)
         problems.check("dataset.metric", checking)
-        if data.trains_on_answers:
+        if data.trains_on_pseudo_labels:
             balanced = partial(check_balanced, signature, train, data.settings.class_weights)
             problems.check("dataset.class_weights", balanced)
         if problems:
@@ -111,23 +111,23 @@ class SourceAnswers:
 
     def _objectives(self, data: DataSource, signature: Signature) -> Mapping[str, OutputObjective]:
         """Return what outputs learn by the test data, where only those have labels."""
-        if not data.trains_on_answers or not data.labelled:
+        if not data.trains_on_pseudo_labels or not data.labelled:
             return {}
         return objectives_for(signature, self._cache.data(parts_of(data, signature)[1]))
 
-    def _answered(
+    def _label_unlabelled(
         self,
         data: DataSource,
         signature: Signature,
         outputs: Outputs,
         objectives: Mapping[str, OutputObjective],
     ) -> dict[str, Dataset]:
-        """Return unlabelled inputs with answers, by the parts that they stand for."""
+        """Return unlabelled inputs with pseudo-labels, by the parts that they stand for."""
         learning, test = parts_of(data, signature)
         if learning.train.labelled:
             return {}
         self._report("asking the source", 0, 1)
-        train = answers(outputs, self._cache.data(learning.train), learning.train, objectives)
+        train = pseudo_labelled(outputs, self._cache.data(learning.train), learning.train, objectives)
         if test.labelled:
             return {"train": train}
         return dict(zip(("train", "test"), split(train, TEST_SHARE), strict=True))
@@ -140,10 +140,10 @@ class SourceAnswers:
         self._on_progress(ProgressUpdate(stage=stage, step=step, total_steps=steps))
 
 
-def answers(
+def pseudo_labelled(
     outputs: Outputs, data: Dataset, part: DataPart, objectives: Mapping[str, OutputObjective]
 ) -> Dataset:
-    """Return unlabelled inputs with the source's answers as targets.
+    """Return unlabelled inputs with the source's predictions as targets.
 
     Args:
         outputs: Computes the source's outputs.
@@ -154,6 +154,6 @@ def answers(
     Raises:
         MistifyError: INVALID_DATASET, it has no numbers for some of them.
     """
-    return answered(
+    return with_pseudo_labels(
         data.inputs, outputs(data.inputs), part.signature, source=part.source, objectives=objectives
     )

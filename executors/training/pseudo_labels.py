@@ -1,4 +1,4 @@
-"""The answers of a network in the form of targets, for inputs whose labels nobody knows."""
+"""Pseudo-labels: the predictions of a network as targets, for inputs without labels."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from executors.training.output_objectives import Binary, Categorical, OutputObje
 from mistify.errors import Problem
 
 
-def answered(
+def with_pseudo_labels(
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
     signature: Signature,
@@ -19,11 +19,11 @@ def answered(
     source: str,
     objectives: Mapping[str, OutputObjective],
 ) -> Dataset:
-    """Return inputs with a network's answers as targets.
+    """Return inputs with a network's predictions as targets.
 
     Args:
         inputs: Input name -> [examples, ...].
-        outputs: Output name -> the network's answers [examples, ...].
+        outputs: Output name -> the network's predictions [examples, ...].
         source: Name of the inputs in errors.
         objectives: Output name -> its objective, where labelled data show it; elsewhere the activation does.
 
