@@ -55,7 +55,7 @@ def table(section: str, text: str) -> list[list[str]]:
 
 
 def tradeoffs(text: str) -> dict[str, Points]:
-    """Return what the goals of each axis reached: (percent of the source's cost, accuracy in percent)."""
+    """Return the results of the goals of each axis: (percent of the source's cost, accuracy in percent)."""
     rows = table("tradeoffs", text)
     return {
         axis: [(100 * _number(row[at]), _number(row[at + 1])) for row in rows if row[at + 1]]

@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: pages that are made, and links that lead to them."""
+"""The hooks that mkdocs calls while it builds the site: pages that are made, and links that lead to them."""
 
 import re
 import sys

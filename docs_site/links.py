@@ -32,7 +32,7 @@ def in_repository(page: str) -> str:
 
 
 def on_site(path: str) -> str | None:
-    """Return the path on the site of a file of the repository; None where it is not there."""
+    """Return the path on the site of a file of the repository; None where the site does not have it."""
     if path in ELSEWHERE:
         return ELSEWHERE[path]
     if path.startswith(EXAMPLES) and path.count("/") == EXAMPLES.count("/"):

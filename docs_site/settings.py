@@ -139,7 +139,7 @@ def settings_of(model: type[BaseModel], place: str = "") -> Iterator[Setting]:
 
 
 def _own(model: type[BaseModel], base: type[BaseModel]) -> Iterator[Setting]:
-    """Yield the settings that a model has besides those of its base, or with another default."""
+    """Yield the settings that a model has in addition to those of its base, or with another default."""
     common = {setting.key: setting for setting in settings_of(base)}
     return (setting for setting in settings_of(model) if setting != common.get(setting.key))
 
@@ -166,7 +166,7 @@ def _setting(key: str, field: FieldInfo, meaning: str | None) -> Setting:
 
 
 def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return what the docstrings of a model and its bases say of their attributes."""
+    """Return the descriptions of attributes in the docstrings of a model and its bases."""
     meanings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         for section in griffe.Docstring(base.__doc__ or "").parse("google", warnings=False):

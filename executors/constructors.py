@@ -1,4 +1,4 @@
-"""What the constructors of layers take, of Keras 2 and 3."""
+"""The arguments of layer constructors in Keras 2 and 3."""
 
 import inspect
 

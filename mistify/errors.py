@@ -54,7 +54,7 @@ class ErrorCode(Enum):
 class Problem:
     """One error in the user's input.
 
-    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `value` is what is there.
+    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `value` is the value found there.
     """
 
     place: str

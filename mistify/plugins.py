@@ -40,7 +40,7 @@ def _entry_points(group: str, _installed: object) -> Mapping[str, EntryPoint]:
 
 
 def check_plug_in(point: EntryPoint) -> None:
-    """Make sure that an entry point names something that is there, as far as that is seen without importing.
+    """Make sure that an entry point names an existing object, as far as that shows without importing.
 
     Raises:
         UnusablePlugInError: There is no such module, it is no Python, or it has no such name.
@@ -59,7 +59,7 @@ def check_plug_in(point: EntryPoint) -> None:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Return what is known of a module; the packages that it is in are not imported."""
+    """Return the spec of a module; the packages that it is in are not imported."""
     first, *others = module.split(".")
     spec, path = find_spec(first), first
     for part in others:

@@ -64,7 +64,7 @@ class UploadName:
 
     @classmethod
     def parse(cls, text: str) -> "UploadName | None":
-        """Return the name in a text; None where it is none."""
+        """Return the name in a text; None for other texts."""
         match = _NAME.fullmatch(text)
         if match is None or not _is_plain(match[2]):
             return None
@@ -90,7 +90,7 @@ def listing_text(files: Mapping[str, FileDigest]) -> bytes:
 
 
 def read_listing(listing: Path) -> dict[str, FileDigest]:
-    """Return the files of a directory by their paths, none of which leads out of it.
+    """Return the files of a directory by their paths, all of which stay inside it.
 
     Raises:
         MistifyError: INVALID_DATASET, it is no listing, or too large a one.

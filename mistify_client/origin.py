@@ -46,7 +46,7 @@ class Origin(Record):
 
     @classmethod
     def load(cls, directory: Path) -> "Origin | None":
-        """Return the origin of a package; None where it has all of its files, or came by another way.
+        """Return the origin of a package; None where it has all of its files, or did not come from a server.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, the file cannot be read; STORE_VERSION, a newer Mistify wrote it.
@@ -101,7 +101,7 @@ def _token_files(state: Path) -> dict[str, Path]:
 
 
 def _read(directory: Path, kind: type[_Kind]) -> _Kind | None:
-    """Return what a directory says; None where it says nothing."""
+    """Return the origin in a directory; None where there is none."""
     try:
         return read_record(directory, ORIGIN, kind, _FORMAT)
     except MistifyError as error:

@@ -39,7 +39,7 @@ def measure_package(package: Path) -> float:
 
 
 def package_latency_ms(package: Path) -> float:
-    """Return what `measure_package` does, as measured in this process."""
+    """Return the latency of `measure_package`, measured in this process."""
     manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
     load = partial(_load_branch, manifest) if manifest.branches else load_network
     return best_ms(partial(load, content, manifest.latency.threads), _SECONDS)

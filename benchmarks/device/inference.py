@@ -1,4 +1,4 @@
-"""What a call through `load()` takes beyond the network itself.
+"""The overhead of a call through `load()` over the network itself.
 
 `python -m benchmarks.device.inference [--quick] [--json FILE]`
 

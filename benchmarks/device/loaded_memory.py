@@ -1,4 +1,4 @@
-"""What a loaded package keeps in memory.
+"""The memory that a loaded package takes.
 
 `python -m benchmarks.device.loaded_memory [--quick] [--json FILE] [--against DIR]`
 

@@ -1,4 +1,4 @@
-"""What devices choose on data of their own, against what the server chose for all (AdaptiveNet 7.4).
+"""Subnets that devices choose on data of their own, against the server's choice for all (AdaptiveNet 7.4).
 
 `python -m benchmarks.elastic.devices --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
 
@@ -9,9 +9,9 @@ of one to three. Each device has up to 1,000 images, fewer where the file has no
 them, or half, are to search on, the others are held out.
 
 The server's choice is the subnet that its executor has for half of the multiply-adds. A device has the
-latency of that as its limit, by a table measured here, and searches as `mistify adapt` does. What counts is
-how many points its choice is more accurate on the data that it has held out, and on how many of ten devices
-it is.
+latency of that as its limit, by a table measured here, and searches as `mistify adapt` does. The figures are
+the points by which its choice is more accurate on the data that it has held out, and the number of devices,
+of ten, on which it is.
 
 Some of that is due to the table and the search, which the server does not have: so `evenly` is what the same
 search chooses within the same limit with as many images as the server's executor, 500, of all classes, which
@@ -110,7 +110,7 @@ class Chooser:
         self.share_fetched = sum(sizes[one] for one in fetched) / sum(sizes.values())
 
     def chosen(self, data: Examples, *, of_all: bool = True) -> Subnet:
-        """Return what a device chooses with its data, of all blocks or of those that it fetches."""
+        """Return the device's choice by its data, of all blocks or of those that it fetches."""
         space = self._space if of_all else self._fetched
         candidates = search(space, self._table, self._scorer(data), self._budget_ms)
         fitting = [one for one in candidates if one.latency_ms <= self._budget_ms]

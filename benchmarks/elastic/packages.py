@@ -29,7 +29,7 @@ _LATENCY: Final = MeasuredLatency(
 
 
 class Size(NamedTuple):
-    """Of a residual network: its residual blocks, their channels, and the side of its images."""
+    """The size of a residual network: its residual blocks, their channels, and the side of its images."""
 
     blocks: int
     width: int

@@ -84,7 +84,7 @@ QUICK: Final = Extent(3, 60, 20, 20, 20)
 
 
 class Side(NamedTuple):
-    """What one side reached, the largest goal first, and the seconds for all goals."""
+    """The results of one side: the largest goal first, and the seconds for all goals."""
 
     reached: Sequence[Reached]
     seconds: float

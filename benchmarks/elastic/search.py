@@ -24,7 +24,7 @@ times faster 50 subnets near the budget are scored batch by batch than one after
 times faster 50, 100 and 200 are with prefixes that are computed once. Both sides of these run in turn.
 
 DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and may be given to runs of their
-own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets; that tells nothing
+own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets; that says nothing
 about the targets.
 """
 
@@ -120,7 +120,7 @@ class Moment(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What a search works on.
+    """The blocks and data that a search works on.
 
     Attributes:
         directory: Directory of the blocks.
@@ -144,13 +144,13 @@ class Device(NamedTuple):
         return BUDGET * self.table.latency_ms(self.space.original)
 
     def evaluation(self, feature_bytes: int = FEATURE_BYTES) -> GroupEvaluation:
-        """Return what runs groups of subnets on the data of the search, with so much memory for features."""
+        """Return an evaluation of subnet groups on the data of the search, with so much room for features."""
         return GroupEvaluation(
             self.directory, self.store, self.table, self.searched.inputs, feature_bytes=feature_bytes
         )
 
     def scorer(self, data: Examples) -> SubnetScorer:
-        """Return what scores groups of subnets as the product does."""
+        """Return a scorer that scores groups of subnets as the product does."""
         evaluation = GroupEvaluation(self.directory, self.store, self.table, data.inputs)
         return SubnetScorer(evaluation, self.store, self.space.original, data.targets)
 
@@ -270,7 +270,7 @@ def _shortened(side: Side, options: Namespace) -> Side:
 
 
 def _factors(device: Device) -> dict[str, float]:
-    """Return what each of the ways to score groups saves, on subnets near the budget."""
+    """Return the savings of each way to score groups, on subnets near the budget."""
     moves = NearbyMoves(device.space, device.table, device.budget_ms, np.random.default_rng(0))
     figures: dict[str, float] = {}
     for size in GROUPS:

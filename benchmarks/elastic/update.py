@@ -3,8 +3,8 @@
 `python -m benchmarks.elastic.update [--quick] [--json FILE]`
 
 Residual networks with random weights, whose residual blocks have variants with a half and a quarter of the
-channels inside and others in place of two, are adapted to this device on random images: what subnets agree in
-with the original network tells them apart, and nothing here depends on how well they do it.
+channels inside and others in place of two, are adapted to this device on random images: subnets are told
+apart by their agreement with the original network, and nothing here depends on how well they do it.
 
 An app then runs one inference after the other, under the monitor, a process of its own with the default
 interval of 250 ms. All at once the device becomes slow: every inference runs four times in place of once, as
@@ -15,7 +15,7 @@ medians, and the worst.
 - `recovery_ms`: from the change to the end of the first inference that keeps the target, and with it the
   median of the next ones: at most two intervals and 100 ms;
 - `switch_ms`: of these, from the monitor's last decision: first ends the inference that runs, then blocks are
-  loaded while the subnet of before still runs.
+  loaded while the old subnet still runs.
 
 `memory_ratio` is the most memory that `mistify adapt` takes of a network of 40 MB, over what loading its
 largest subnet and running that once takes: each in a process of its own, less that of one which does neither.
@@ -107,7 +107,7 @@ class Inference(NamedTuple):
 
     @property
     def latency_ms(self) -> float:
-        """Return what it took in milliseconds."""
+        """Return the duration in milliseconds."""
         return 1e3 * (self.ended - self.began)
 
 
@@ -137,7 +137,7 @@ def measure(options: Namespace) -> Figures:
 def update_of(
     inferences: Sequence[Inference], changed: float, decided: Sequence[float], target_ms: float
 ) -> Update | None:
-    """Return what an update took; None if the device has not recovered.
+    """Return the duration of an update; None if the device has not recovered.
 
     A device has recovered with the first inference that keeps the target, if the median of it and the next
     ones does too: one alone may have been lucky.

@@ -190,7 +190,7 @@ class Porting:
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def reached(self, checkpoint: Checkpoint, steps: int) -> Reached:
-        """Return what a checkpoint of so many steps reached; how long it took is not known."""
+        """Return the result of a checkpoint after so many steps, without its duration, which is unknown."""
         share = checkpoint.costs[FLOPS] / self._full
         return Reached(self.tested(checkpoint.artifact), share, steps, {})
 
@@ -312,7 +312,7 @@ class Porting:
         return self._make(self.tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}).root
 
     def _with_steps(self, steps: int | None, cuts: int) -> dict[str, object]:
-        """Return the settings of an edge with a number of steps in all; None for those of the settings."""
+        """Return the settings of an edge with a number of steps in all; None for the usual number."""
         return {**self._settings, **({} if steps is None else _steps(steps, cuts, self._cuts))}
 
     def _adapt(self, parent: str, share: float, steps: int | None, way: float) -> AdaptResult:

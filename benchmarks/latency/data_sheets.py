@@ -1,4 +1,4 @@
-"""What operators reach of the peaks on a data sheet, and how well latencies are predicted from that.
+"""The share of a data sheet's peaks that operators reach, and latency predictions made from it.
 
 `python -m benchmarks.latency.data_sheets [--quick] [--json FILE]`
 
@@ -85,7 +85,7 @@ def best_multiply_adds(readings: Sequence[OperatorTiming]) -> float:
 
 
 def copied_per_second() -> float:
-    """Return what is read and written while a large array is copied, the fastest time, in GB/s."""
+    """Return the data read and written while a large array is copied, the fastest time, in GB/s."""
     source, target = np.ones(LARGE, np.float32), np.zeros(LARGE, np.float32)
     seconds = []
     for _ in range(COPIES):
@@ -149,7 +149,7 @@ def fit(readings: Sequence[OperatorTiming], peaks: Peaks) -> Efficiency:
 
 
 def _reached(compute: float, at_one_channel: float, memory: float) -> Reached:
-    """Return what is reached, from what each term takes as a multiple of the time at the peaks."""
+    """Return the shares reached, from the time of each term as a multiple of the time at the peaks."""
     return Reached(1 / compute, at_one_channel / compute, 1 / memory)
 
 

@@ -74,7 +74,7 @@ class Package(NamedTuple):
 
     @property
     def used(self) -> float | None:
-        """The share of the limit that the package takes; None without one."""
+        """The share of the limit that the package takes; None without a limit."""
         return None if self.limit_ms is None else self.measured_ms / self.limit_ms
 
     @property

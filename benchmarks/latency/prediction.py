@@ -128,7 +128,7 @@ class Contest:
                 entry.measure()
 
     def rows(self, profiles: Sequence[MeasuredProfile]) -> Iterator[Row]:
-        """Return what was measured beside what is predicted."""
+        """Return the measured latencies beside the predicted ones."""
         by_setting = {(profile.integer, profile.threads): profile for profile in profiles}
         for entry in self._entries:
             predicted = by_setting[entry.integer, entry.threads].latency_ms(entry.network.cost)

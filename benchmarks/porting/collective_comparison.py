@@ -63,7 +63,7 @@ class Comparison:
         return [share for share in any_run.accuracies if share in self.collective[count].accuracies]
 
     def _at_its_accuracy(self, tool: str, count: int, of: Callable[[Ported], float]) -> float:
-        """Return what a tool spends on a number of goals, each taking what its cases do on average."""
+        """Return the time that a tool spends on a number of goals, each as long as its cases on average."""
         shares = self._shares(tool, count)
         reached = self.collective[count].accuracy(shares)
         accuracies, spent = list[float](), list[float]()

@@ -6,9 +6,9 @@ The digits model is ported to 2, 10 and 100 goals between 0.9 and 0.1 of its mul
 all goals, and by a config and a job for each. Both kinds of config are written as people would, with nothing
 that could be left out, and their lines that are not blank are counted. The goals of one config share the
 training steps of two goals that are ported alone. Times are from the first call to the last package, on the
-same warm server. Of the jobs for one goal no more than five are run, evenly spread: their mean time, and
-their mean accuracy against that of the same goals from one config, stand for all. All of it is done with each
-seed, and figures are means over the seeds.
+same warm server. At most five of the jobs for one goal are run, evenly spread: their mean time, and their
+mean accuracy against that of the same goals from one config, stand for all. All of it is done with each seed,
+and figures are means over the seeds.
 """
 
 import json
@@ -160,7 +160,7 @@ def _mean(comparisons: Sequence[Comparison]) -> Comparison:
 
 
 def _ported(client: PortingClient, config: str, out: Path) -> tuple[float, dict[str, float]]:
-    """Return the seconds until all packages are there, and the accuracy of each goal in percent."""
+    """Return the seconds until all packages are made, and the accuracy of each goal in percent."""
     start = perf_counter()
     job = client.submit(config, out.as_posix())
     for event in client.watch(job.id):

@@ -1,4 +1,4 @@
-"""How often what `mistify plan` forecasts comes to pass, and how much its intervals say.
+"""The share of forecasts of `mistify plan` that prove right, and how narrow their intervals are.
 
 `python -m benchmarks.porting.forecasts [--data DIR] [--seeds N ...] [--fitted] [--quick] [--json FILE]`
 

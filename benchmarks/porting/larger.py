@@ -2,11 +2,11 @@
 
 `python -m benchmarks.porting.larger --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
-MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to twice its multiply-adds, with the default steps.
-What is served is chosen by validation data: the source itself where the larger network is hardly better.
+MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to twice its multiply-adds, with the default steps. The
+served network is chosen by validation data: the source itself where the larger network is hardly better.
 Gains are points on the test data. Right after it is widened, to four times its multiply-adds, the source has
-to be as accurate as before: `expansion_difference` is by how many points it is not. `--quick` trains with
-few steps, of one seed.
+to be as accurate as before: `expansion_difference` is by how many points it is not. `--quick` trains with few
+steps, of one seed.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Porting without data: `python -m benchmarks.porting.no_data --data DIR`, with `worker.FILES` in DIR.
 
-MLPerf Tiny's ResNet-8 is ported to half of its multiply-adds on inputs that are generated from it alone. What
-counts is on how many of CIFAR-10's test photos, which no training saw, the package says something else than
-the source: its balanced disagreement, the mean over the classes that the source names of the share of their
+MLPerf Tiny's ResNet-8 is ported to half of its multiply-adds on inputs that are generated from it alone. The
+figure is the share of CIFAR-10's test photos, which no training saw, on which the package and the source
+disagree: its balanced disagreement, the mean over the classes that the source names of the share of their
 photos. As an upper reference it is ported on as many unlabelled photos. It is all done with several seeds
 (the quick run: one); the medians count. Generating is measured in seconds of the processor, as other programs
 slow it less then.
@@ -87,7 +87,7 @@ def figures_of(runs: Sequence[Ported]) -> dict[str, float]:
 
 
 def balanced_disagreement(source: Answers, package: Answers) -> float:
-    """Return the mean over the source's classes of the share that the package tells otherwise, in percent."""
+    """Return the mean over the source's classes of the share that the package answers differently (%)."""
     classes = np.unique(source)
     return 100 * float(np.mean([np.mean(package[source == label] != label) for label in classes]))
 

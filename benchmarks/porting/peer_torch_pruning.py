@@ -8,8 +8,8 @@ Torch-Pruning in PyTorch, which starts from the same tuned weights. Each goal ta
 training steps, on the same nine tenths of the training file. Both sides learn from the source's outputs as
 well, recalibrate their batch norms on the same images and are measured on the same test file, in turn.
 
-The peer is trained with each of several learning rates. Of these the one counts, for each share, whose
-network is the most accurate on the other tenth of the training file. Figures are means over the seeds.
+The peer is trained with each of several learning rates. For each share, the rate counts whose network is the
+most accurate on the other tenth of the training file. Figures are means over the seeds.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and
 `mlperf_tiny/resnet8_cifar10.h5`. The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures

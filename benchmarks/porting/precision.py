@@ -138,7 +138,7 @@ def figures_of(rows: Sequence[Row]) -> Figures:
 
 
 def lost_by(row: Row, rows: Sequence[Row]) -> Lost:
-    """Return what a package loses against the float32 package with as many training steps."""
+    """Return the points that a package loses against the float32 package with as many training steps."""
     return _lost(_float32(row.share, rows, trained_on=row.trained_on), row)
 
 

@@ -4,8 +4,8 @@
 
 MLPerf Tiny's ResNet-8, tuned on CIFAR-10 beforehand, is ported to four shares of its multiply-adds. Then one
 more goal is added to the job (streamed), and ported by a fresh job of its own (per case), with more and more
-training steps until it is at most half a point less accurate than the streamed one. What counts is the time
-of that last one alone, from the call to the package; both sides use the same server and warm worker.
+training steps until it is at most half a point less accurate than the streamed one. Only the time of the last
+one counts, from the call to the package; both sides use the same server and warm worker.
 
 Tuning the source counts on neither side: both start from the tuned one. A fresh job still reads, measures and
 prepares it; the figure of the adaptation and the package alone is shown beside. Where even the most steps are

@@ -6,9 +6,9 @@ Mistify's has: flipped images, the source's outputs for these and the others as 
 is kept over cuts, decoupled weight decay, and the average of the last weights. The learning rate is the
 caller's choice.
 
-Of what was tried with an earlier version, this came out best on the test file, and was not chosen again on
-validation data: training between cuts, ranking within layers (against all layers at once, and isomorphic
-ones), and no sparsity regularisation while cutting.
+Of several settings tried with an earlier version, these came out best on the test file, and were not chosen
+again on validation data: training between cuts, ranking within layers (against all layers at once, and
+isomorphic ones), and no sparsity regularisation while cutting.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -153,7 +153,7 @@ class _Server:
             meanwhile()
 
     def contents(self, job: Job) -> Contents:
-        """Return what the packages of a job are."""
+        """Return the contents of a job's packages."""
         contents: Contents = {}
         for goal in job.goals:
             contents |= {(goal.id, file.name): file.sha256 for file in goal.files if file.name != MANIFEST}

@@ -8,7 +8,7 @@ A page is timed from the request to the last byte of all that it consists of, st
 that draws plots, over one connection and with nothing kept from before; what a browser then takes to draw it
 is left out. Then 200 streams of a running job's events are opened at a server that has just started, as the
 job's page opens them, and its memory is compared with that before. The job is cancelled at the end, and every
-stream has to tell so.
+stream has to report that.
 
 Seconds are those of the caller; the server's processor time is beside them, since a busy machine slows the
 one and not the other.

@@ -13,8 +13,8 @@ means over the devices, in percent of 2,000 test images, in which all classes ar
 with classes as frequent as on each device, which is what it is used for and what it can measure by itself.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`gap` is how many points tuning alone stays below pooled, and `gap_closed` which share of that 4 peers
-make good after all rounds: peers who bring nothing have 0. Of several seeds all figures are means.
+`gap` is how many points tuning alone stays below pooled, and `gap_closed` which share of that 4 peers make
+good after all rounds: peers who bring nothing have 0. With several seeds, all figures are means.
 
 `--quick` has one seed and of the random parts only alone, pooled, and one round with 4 peers, at full size.
 """
@@ -98,7 +98,7 @@ def over_seeds(by_seed: Sequence[Mapping[str, Accuracies]]) -> dict[str, dict[st
 
 
 def essentials(lab: Lab) -> dict[str, dict[str, list[float]]]:
-    """Return what decides about the targets, for random parts and one round."""
+    """Return the figures that decide about the targets, for random parts and one round."""
     kinds = {ALONE: lab.each(alone(EQUAL)), POOLED: lab.each(alone(POOLED))}
     teachers = [peers_of(device, 4, EQUAL) for device in range(DEVICES)]
     kinds[ROUNDS[0]] = lab.each(taught(EQUAL, ROUNDS[0], teachers))

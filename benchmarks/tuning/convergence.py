@@ -4,12 +4,11 @@
 [--picture FILE]`
 
 `benchmarks/tuning/devices.py` says what the devices are. Each tunes from the common early weights until it
-converges, once alone, and once with 4 peers as the teacher that have done so, as if it came into a group that
-is there already. A curve is the mean over the devices of the test accuracy of the best weights
-so far (by each device's own validation data), by steps; a device that has converged stays where it is.
-`fewer_steps` is how many times fewer steps than alone the curve with peers takes to where the other one ends:
-of several seeds the median; not a number, which misses the target, if tuning alone gains nothing with one of
-them.
+converges, once alone, and once with 4 peers as the teacher that have done so, as if it joined an existing
+group. A curve is the mean over the devices of the test accuracy of the best weights so far (by each device's
+own validation data), by steps; a device that has converged stays where it is. `fewer_steps` is how many times
+fewer steps than alone the curve with peers takes to where the other one ends: of several seeds the median;
+not a number, which misses the target, if tuning alone gains nothing with one of them.
 """
 
 import math

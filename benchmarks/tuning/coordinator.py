@@ -4,8 +4,8 @@
 
 Two coordinators, each a process of its own: one with 50 devices, one with 4,000, which have joined and
 published over gRPC, 16 at the same time. Then devices ask for 4 peers, one at a time and in turn at both
-servers; they get the weights too, which are tiny here. What is found is compared with the nearest devices by
-the definition.
+servers; they also get the weights, which are tiny here. The peers found are compared with the nearest devices
+by the definition.
 
 `--quick` has 500 devices.
 """

@@ -7,8 +7,8 @@ LiteRT, in two processes of one thread each; peers' weights go through the files
 of the package with the best weights, on 2,000 test images that nobody else sees.
 
 The sizes follow from LiteRT's step, which takes 15 to 35 ms for these networks on a quiet core (batches of
-32): a pass through 1,000 images takes some 0.7 s, a run about 20 passes, and there are ninety runs. What was
-made lies in `--work DIR` and is not made again: packages, tuning alone and with peers serve all benchmarks.
+32): a pass through 1,000 images takes some 0.7 s, a run about 20 passes, and there are ninety runs. Results
+are kept in `--work DIR` and not computed again: packages, tuning alone and with peers serve all benchmarks.
 Short runs have directories of their own there.
 """
 

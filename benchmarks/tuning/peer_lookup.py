@@ -10,8 +10,8 @@ can be built in minutes, against datasketch's HNSW. Queries are new points besid
 at a time; both sides answer the same ones in turn, so that neither finds its data or its code in the cache.
 Recall is measured by brute force in float64.
 
-Everything runs in one thread (`tuning/pinned.py`), and times are of the processor: on a busy machine a
-clock on the wall would charge whoever takes longer than a time slice with the work of others.
+Everything runs in one thread (`tuning/pinned.py`), and times are of the processor: on a busy machine a clock
+on the wall would count other programs' work against calls that take longer than a time slice.
 
 The targets hold for the worse of the two kinds. `growth_exponent` is the slope of the time of a lookup over
 the number of devices, both logarithmic, from 10,000 devices on: 1 would be linear.
@@ -94,7 +94,7 @@ KINDS: Final = (in_places, spread)
 class Outcome(NamedTuple):
     """Results for one kind and number of devices: seconds of a lookup, and the share of the nearest found.
 
-    Brute force in float32 may miss some of the nearest, too, where devices are far apart.
+    Brute force in float32 may also miss some of the nearest devices where devices are far apart.
     """
 
     lookup: float

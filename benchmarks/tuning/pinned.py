@@ -19,7 +19,7 @@ _OVERRIDES: Final = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
 def in_one_thread(function: Callable[..., _T], *arguments: object) -> _T:
-    """Return what a function of a module returns in such a process.
+    """Return the result of a module's function in such a process.
 
     Raises:
         RuntimeError: Linear algebra has more threads there all the same.

@@ -38,7 +38,7 @@ QUICK_BURSTS: Final = 3
 
 
 class Case(NamedTuple):
-    """What is trained: as `TuningConfig.trainable`, and with how many threads."""
+    """A part of the network to train, as in `TuningConfig.trainable`, and a number of threads."""
 
     trainable: Literal["network"] | int
     threads: int

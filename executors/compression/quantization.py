@@ -41,8 +41,8 @@ _FUSED: Final = (keras.activations.relu, keras.activations.relu6)
 def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> keras.Model:
     """Return a copy of a network, batch norm folded, that is trained with the roundings of int8.
 
-    In each step kernels are rounded as LiteRT will store them, and so is what layers write, by its range in
-    the batch. What a layer computes inside is not. The copy is converted as for `int8`.
+    In each step kernels are rounded as LiteRT will store them, and layer outputs are rounded by their range
+    in the batch. Values inside a layer are not. The copy is converted as for `int8`.
 
     Args:
         model: A checkpoint, which is not changed.
@@ -153,7 +153,7 @@ class RoundedKernel:
 
 @cache
 def _quantizer(*, of_kernels: bool) -> Any:
-    """Return what rounds by the range that values have: of each channel of a kernel, or of a tensor."""
+    """Return a quantizer that rounds by the range of values, for each channel of a kernel or for a tensor."""
     from tensorflow_model_optimization.quantization.keras import quantizers  # noqa: PLC0415 (takes seconds)
 
     return quantizers.LastValueQuantizer(

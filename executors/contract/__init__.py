@@ -1,1 +1,1 @@
-"""What an adaptation algorithm implements, and what it is given (paper 4.2)."""
+"""The interface of adaptation algorithms: their methods and the values that they are given (paper 4.2)."""

@@ -71,7 +71,7 @@ class Aptitude:
 class AdaptationExecutor(ABC):
     """Adapts one network to one goal, a little at each iteration (paper 4.2).
 
-    The loop, its limits, the checkpoints and the final tuning belong to whoever drives the executor:
+    The loop, its limits, the checkpoints and the final tuning belong to the caller:
 
         executor = MorphNetExecutor(params)
         executor.init(assignment)
@@ -99,8 +99,8 @@ class AdaptationExecutor(ABC):
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Compute what depends on a source and its data alone; it is kept, and given to all edges.
 
-        It may be interrupted at any time, and is then called again, with the parts that were kept. Whoever
-        overrides it says in `preparing_steps` what it takes.
+        It may be interrupted at any time, and is then called again, with the parts that were kept. A subclass
+        that overrides it says in `preparing_steps` how long it takes.
 
         Args:
             assignment: The source itself with the least limits of all goals, on each axis.
@@ -127,7 +127,7 @@ class AdaptationExecutor(ABC):
 
     @classmethod
     def preparing_steps(cls, params: Params, distance: float) -> int:
-        """Return what `prepare` takes, in training steps of the source that take as long; 0 for nothing.
+        """Return the training steps of the source that take as long as `prepare`; 0 if it does nothing.
 
         Args:
             distance: The source's costs over the least limit, on the axis where the ratio is largest.
@@ -151,13 +151,13 @@ class AdaptationExecutor(ABC):
     @property
     @abstractmethod
     def trainer(self) -> Trainer:
-        """The trainer of the network as it stands, from `init` on; `iterate` may replace it."""
+        """The trainer of the present network, from `init` on; `iterate` may replace it."""
 
     @property
     def calibrated(self) -> bool:
         """Check whether batch norms have the right statistics as they are; others are measured again.
 
-        That is so where a network was put together of parts that were calibrated before.
+        They are right where a network was put together from calibrated parts.
         """
         return False
 
@@ -170,14 +170,14 @@ class AdaptationExecutor(ABC):
         """
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
-        """Return a network of the architecture that an edge will end at; None where that is not known before.
+        """Return a network of the architecture that an edge will end at; None where it is unknown.
 
-        Its weights mean nothing: it is there to be measured. Changes nothing.
+        Its weights mean nothing: it only serves to be measured. Changes nothing.
         """
         return None
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
-        """Return what a package has besides its network: nothing, unless an algorithm overrides it.
+        """Return a package's parts beside its network: nothing, unless an algorithm overrides it.
 
         Needs no `init`, and changes nothing.
 
@@ -205,15 +205,15 @@ class AdaptationExecutor(ABC):
 
     @abstractmethod
     def measure(self) -> Costs:
-        """Return the costs of the network as it stands. Changes nothing."""
+        """Return the costs of the present network. Changes nothing."""
 
     @abstractmethod
     def network(self) -> keras.Model:
-        """Return a copy of the network as it stands, physically at its widths."""
+        """Return a copy of the present network, physically at its widths."""
 
 
 class StuckError(Exception):
-    """An algorithm has nothing left to change; the network as it stands is the best there is."""
+    """An algorithm has nothing left to change; the present network is the best one."""
 
 
 def executor_class(name: str) -> type[AdaptationExecutor]:

@@ -1,4 +1,4 @@
-"""What an algorithm ships in a package beside the network of the goal."""
+"""Parts of a package that an algorithm ships beside the goal's network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

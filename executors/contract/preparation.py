@@ -4,8 +4,8 @@
 class PreparationProgress:
     """The progress of `AdaptationExecutor.prepare`, and the parts of it that are done.
 
-    Whoever drives the executor may show the progress, and give the parts to another executor that takes up a
-    preparation which was interrupted. This one keeps them in memory.
+    The caller may show the progress, and give the parts to another executor that resumes an interrupted
+    preparation. This class keeps them in memory.
 
     Attributes:
         step: The last reported step.

@@ -1,7 +1,7 @@
 """Checks of a source model before anything of it is loaded; they need no TensorFlow.
 
-What they accept may still be no model: Keras finds that out, under limits of memory and time
-(`executors.sources`). What they refuse would run code, or take far more than its size.
+An accepted file may still be no model: Keras finds that out, under limits of memory and time
+(`executors.sources`). Refused files would run code, or take far more than its size.
 """
 
 import stat

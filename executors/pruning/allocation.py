@@ -1,6 +1,6 @@
 """The widths and the blocks that a network keeps under limits: an allocation of what the limits allow.
 
-What a group loses grows faster than the logarithm of its width, so that none is starved, and counts by what
+The loss of a group grows faster than the logarithm of its width, so that none is starved, and counts by what
 the network does with half of the group; what it costs is what the device takes for a width, which falls in
 the steps in which kernels compute channels. Widths go down where least is lost for what is saved, as in HALP
 (Shen et al., 2022), several channels at once where a device computes several (along the lower hull of worth
@@ -149,7 +149,7 @@ class _Depth:
 def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
     """Yield the network with all of its blocks, and then with fewer and fewer.
 
-    Those go first that save most for what they count.
+    Blocks that save most for their weight go first.
     """
     yield _Depth(structure, frozenset())
 
@@ -262,12 +262,12 @@ class _Descent:
                 self.widths[name] += 1
 
     def _loss(self, name: str, width: int) -> float:
-        """Return what a group loses at a width, for its part in the mean; less than 0 if it was widened."""
+        """Return the loss of a group at a width, weighted for the mean; negative if it was widened."""
         halvings = log2(self._sizes[name] / width)
         return self._weights[name] * copysign(abs(halvings) ** POWER, halvings)
 
     def _gain(self, name: str) -> tuple[float, str, int] | None:
-        """Return what a wider width of a group within the limits adds; None if there is none."""
+        """Return the gain of a wider width of a group within the limits; None if there is none."""
         now, start = self.widths[name], self._start[name]
         above = min((width for width in self._narrower(name, start) if width > now), default=start)
         for width in dict.fromkeys((above, start)) if start > now else ():
@@ -285,7 +285,7 @@ class _Descent:
         return best
 
     def _saved(self, costs: Costs, less: Costs) -> float:
-        """Return what is saved of the limits that are exceeded, as a share of what has to be."""
+        """Return the savings on exceeded limits, as a share of the necessary savings."""
         return sum(
             (costs[axis] - less[axis]) / (costs[axis] - limit)
             for axis, limit in self._limits.items()

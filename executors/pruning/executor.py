@@ -38,7 +38,7 @@ class PruningExecutor(AdaptationExecutor):
 
     @property
     def trainer(self) -> Trainer:
-        """The trainer of the network as it stands."""
+        """The trainer of the present network."""
         return self._state.trainer
 
     def init(self, assignment: Assignment) -> None:
@@ -78,7 +78,7 @@ class PruningExecutor(AdaptationExecutor):
 class IterativePruningExecutor(PruningExecutor):
     """An executor of which each iteration trains, then cuts towards the next share of the way.
 
-    What stays takes over from what is cut as well as it can without training.
+    The remaining units take over from those that are cut as well as they can without training.
     """
 
     _params: IterativePruningParams

@@ -135,7 +135,7 @@ class Compensation:
     def apply(self, before: Keep, after: Keep, moments: Mapping[int, Moments]) -> None:
         """Change the weights of a network whose units `before` are to become `after`, which cuts some.
 
-        The weights of the units that are cut stay: whoever cuts them takes them out.
+        The weights of the units that are cut stay; the caller removes them.
 
         Args:
             before: The units left before the cut.

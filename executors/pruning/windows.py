@@ -27,7 +27,7 @@ def places_of(shape: Sequence[int], window: Window) -> tuple[int, ...]:
 
 
 def window_rows(inputs: Array, window: Window, places: Sequence[Ids]) -> Array:
-    """Return what a kernel sums over for places of its output [places, columns].
+    """Return the values that a kernel sums over for places of its output [places, columns].
 
     Args:
         inputs: Inputs of the layer [n, ..., channels].

@@ -61,7 +61,7 @@ def decode_image(content: bytes, shape: Shape) -> Array:
 
 
 def _by_tensorflow(content: bytes, channels: int | None) -> Array | None:
-    """Return the pixels of a JPEG or PNG; None where TensorFlow does not take it, such as grey of CMYK."""
+    """Return the pixels of a JPEG or PNG; None where TensorFlow does not take it, such as CMYK as grey."""
     try:
         _check_size(pixel_count(content))
         return np.asarray(tf.io.decode_image(content, channels or 0, expand_animations=False))
@@ -86,7 +86,7 @@ def _by_pillow(content: bytes, channels: int | None) -> Array:
 
 
 def _in_mode(image: Image.Image, mode: str | None) -> Image.Image:
-    """Return an image in a mode of `MODES`; None for grey or colours, as it comes."""
+    """Return an image in a mode of `MODES`; None keeps it grey or in colours."""
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):

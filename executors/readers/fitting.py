@@ -212,8 +212,8 @@ def _without_column(array: Array) -> Array:
 def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
     """Return targets in the type of the training data's, if they can be.
 
-    It tells classes from figures where an output has no activation to tell them by. A sigmoid's own targets
-    do: 0 or 1, also as floats, or figures between.
+    They distinguish classes from figures where the output's activation does not. A sigmoid's own targets do
+    so: 0 or 1, also as floats, or figures between.
     """
     if output.activation is Activation.SIGMOID:
         return array.astype(np.int64) if _are_whole(array) else array

@@ -60,7 +60,7 @@ class Request:
         return self.signature.outputs if self.labelled else ()
 
     def expected_class(self, output: Tensor) -> str:
-        """Return what an error expects in place of names that the training data do not have."""
+        """Return the description, for errors, of the names that the training data have."""
         names = self.schema.classes.get(output.name, ())
         if not names:
             return "numbers of classes, because the training data have no class names"
@@ -95,7 +95,7 @@ class Reader(ABC):
 
     @abstractmethod
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return what training data decide for test data.
+        """Return the decisions that training data make for test data.
 
         Raises:
             MistifyError: As for `read`.

@@ -25,7 +25,7 @@ def directories(path: Path) -> list[Path]:
 
 
 def shown(directory: Path) -> list[Path]:
-    """Return what is in a directory, in the order of the names, without what is hidden."""
+    """Return the visible entries of a directory, in the order of their names."""
     return sorted(filter(_is_shown, directory.iterdir()))
 
 
@@ -39,7 +39,7 @@ def images(directory: Path, root: Path) -> Iterator[Path]:
 
 
 def without_images(directory: Path, root: Path) -> str:
-    """Return what is in a directory with files, none of which is an image; empty for others.
+    """Describe the contents of a directory that has files but no images; empty for others.
 
     Raises:
         MistifyError: As for `images`.

@@ -74,7 +74,7 @@ def load_dataset(
 
 
 def _decided(source: str, deciding: str, request: Request) -> Schema:
-    """Return what the deciding data decide for others.
+    """Return the decisions that the deciding data make for others.
 
     Raises:
         DecidingDataError: The deciding data cannot be used, and the others have no mistake of their own.
@@ -90,7 +90,7 @@ def _decided(source: str, deciding: str, request: Request) -> Schema:
 
 
 def _schema(source: str, request: Request) -> Schema:
-    """Return what training data decide."""
+    """Return the decisions that training data make."""
     if source.startswith(BUILTIN):
         return Schema(whole={output.name: True for output in request.outputs})
     return _reader(source).schema(Path(source), request)

@@ -31,7 +31,7 @@ _WORST_LOSS: Final = 1e6
 
 @dataclass(frozen=True)
 class Inheritance:
-    """A network that candidates are cut from; it is as before after each of them.
+    """A network that candidates are cut from; it is restored after each of them.
 
     Attributes:
         masks: The units that are left.
@@ -76,7 +76,7 @@ class Inheritance:
     def quality(self, architecture: Architecture, structure: Structure) -> float:
         """Return the quality of a candidate: the negative logarithm of its loss on examples.
 
-        The loss tells candidates apart whose accuracy is that of chance.
+        The loss distinguishes candidates whose accuracy is no better than chance.
 
         Args:
             structure: The structure without the blocks that the candidate leaves out, at its resolution.

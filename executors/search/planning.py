@@ -115,7 +115,7 @@ class Planner:
     def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
         """Return the network with all blocks, or a more worthy one without some that can do without them.
 
-        What a block is worth differs: a residual network hardly misses one of three, an encoder of texts
+        The worth of a block differs: a residual network hardly misses one of three, an encoder of texts
         cannot do without attention. So both are tried out. A network takes longer to learn to do without a
         block than with fewer channels, so it may be somewhat behind at that time.
         """
@@ -157,7 +157,7 @@ def _in_steps(axis: str) -> bool:
 
 
 def _roots(losses: Mapping[str, float]) -> dict[str, float]:
-    """Return the cube roots of some losses, none of which is next to nothing beside the largest."""
+    """Return the cube roots of some losses, none of which is negligible beside the largest."""
     roots = {name: cbrt(max(loss, 0.0)) for name, loss in losses.items()}
     least = _LEAST_WEIGHT * max(roots.values(), default=0.0) or 1.0
     return {name: max(root, least) for name, root in roots.items()}

@@ -88,7 +88,7 @@ class ArchitectureSpace:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of groups, and of what can be left out besides."""
+        """The number of genes: groups, and parts that can be left out."""
         return len(self._groups), len(self.blocks) + len(self._at) - 1
 
     @property

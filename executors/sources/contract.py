@@ -13,7 +13,7 @@ from executors.structure.signature import Signature
 class SourceModel(ABC):
     """A pretrained model.
 
-    One that has a network can be cut and trained. Any other is packaged unchanged, at every precision.
+    A source with a network can be cut and trained. Any other is packaged unchanged, at every precision.
 
     Attributes:
         suffix: The ending of the files that `write` writes, by which they are told apart.

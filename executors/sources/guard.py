@@ -24,9 +24,9 @@ class _ProcessorTimeError(Exception):
 def limited(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -> Iterator[None]:
     """Limit what is done in the context to so much more memory, and so much processor time.
 
-    Writable memory is limited (RLIMIT_DATA), not addresses: TensorFlow maps gigabytes that it never uses.
-    What exceeds it gets an error from the allocation, and a process that cannot cope ends at once.
-    Only for the main thread of a process, where signals arrive.
+    Writable memory is limited (RLIMIT_DATA), not addresses: TensorFlow maps gigabytes that it never uses. An
+    allocation beyond it fails, and a process that cannot cope ends at once. Use
+    it only in the main thread of a process, where signals arrive.
 
     Args:
         path: The model named in errors.

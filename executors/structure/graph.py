@@ -49,7 +49,7 @@ class Node:
         return args, kwargs
 
     def argument(self, name: str) -> int | None:
-        """Return which of the `inputs` a parameter of the layer's `call` is; None if it is no tensor."""
+        """Return the index in `inputs` of a parameter of the layer's `call`; None if it is no tensor."""
         value = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
         return self.inputs.index(value.index) if isinstance(value, TensorRef) else None
 
@@ -151,7 +151,7 @@ class Graph:
     def without(self, removed: Mapping[int, int]) -> "Graph":
         """Return the graph without the calls that write the tensors `removed`, each read as another tensor.
 
-        Nor does it have those that nothing needs any more.
+        Calls that nothing needs any more are removed as well.
         """
 
         def replace(tensor: int) -> int:

@@ -1,7 +1,7 @@
 """The private parts of Keras 3 and tf_keras that Mistify depends on; no other module may touch any.
 
 Keras has no public way to read the calls that a model is made of, the masks of tensors, or an optimizer's
-moments. `missing` names what an installed version no longer has.
+moments. `missing` names the parts that an installed version no longer has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -142,7 +142,7 @@ def readers(tensor: keras.KerasTensor) -> list[Any]:
 
 
 def mask_of(tensor: Any) -> keras.KerasTensor | None:
-    """Return the mask that Keras keeps with a tensor; None of whatever has none."""
+    """Return the mask that Keras keeps with a tensor; None for values without one."""
     return keras.src.backend.get_keras_mask(tensor)
 
 
@@ -167,7 +167,7 @@ def has_sublayers(layer: keras.layers.Layer) -> bool:
 
 
 def built_shapes(model: keras.Model) -> list[Any]:
-    """Return what a subclassed model was built for: shapes, and whatever else its `build` takes."""
+    """Return the arguments that a subclassed model was built with: shapes, and any others of its `build`."""
     return list((getattr(model, "_build_shapes_dict", None) or {}).values())
 
 

@@ -43,8 +43,9 @@ class Segment:
 def segments(structure: Structure, largest: float) -> list[Segment]:
     """Divide a network into segments, from the inputs on; a single tensor goes from one to the next.
 
-    None begins with what becomes part of the operator before it in a packaged network, such as batch norm,
-    activations and dropout, nor ends with padding. Whatever has no weights belongs to what is before it.
+    No segment begins with layers that become part of the operator before them in a packaged network, such as
+    batch norm, activations and dropout, or ends with padding. Layers without weights belong to the segment
+    before them.
 
     Args:
         largest: Neighbours are joined while together they have at most this share of the parameters, and of

@@ -18,7 +18,7 @@ class ServedArgmax(numpy.Argmax):  # type: ignore[misc]  # Keras has no types
 
 
 class ServedArgmin(numpy.Argmin):  # type: ignore[misc]  # Keras has no types
-    """The place of the smallest value, likewise."""
+    """The place of the smallest value, computed in the same way."""
 
     @override
     def call(self, x: Any) -> tf.Tensor:

@@ -40,7 +40,7 @@ _MOST_SHIFTED: Final = 1 / 8
 
 
 def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
-    """Return what changes the inputs of a model that are images [n, height, width, channels] of floats.
+    """Return a function that changes inputs that are images [n, height, width, channels] of floats.
 
     Raises:
         InvalidValue: There are no images, they are smaller than they would be shifted, or labels of their
@@ -95,8 +95,9 @@ def suitable_augmentation(
 def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augmentation) -> bool:
     """Check whether a trained network does about as well on changed images as on those as they are.
 
-    What changes the meaning of images, as a flip does of digits, it has never seen with this meaning. A
-    network that knows hardly more than a constant answer cannot tell, nor can too few examples.
+    Changes that alter the meaning of images, as a flip does for digits, produce images that it has never seen
+    with this meaning. A network that knows hardly more than a constant answer cannot tell, nor can too few
+    examples.
 
     Args:
         data: Examples that the network was not trained on, of which some are used.

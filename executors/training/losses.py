@@ -21,7 +21,7 @@ _TRIED: Final = 8
 def check_output_loss(
     name: str, loss: str, objectives: Mapping[str, OutputObjective], model: keras.Model, data: Dataset
 ) -> None:
-    """Make sure that an output is there, and can learn by the loss of a plug-in.
+    """Make sure that an output exists, and can learn by the loss of a plug-in.
 
     Args:
         name: Name of the output.

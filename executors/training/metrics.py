@@ -98,8 +98,8 @@ def metric_of(objective: OutputObjective, target: Array) -> Metric:
 def default_metric(objectives: Mapping[str, OutputObjective], targets: Mapping[str, Array]) -> Metric:
     """Return the metric by which networks are compared, if no config says otherwise.
 
-    That is the metric of the only output's kind; `exact_match` for several outputs with classes, `mse` for
-    several with figures, and `mean_score` where there are both.
+    For a single output, it is the metric of its kind; `exact_match` for several outputs with classes, `mse`
+    for several with figures, and `mean_score` where there are both.
     """
     figures = [isinstance(objective, Regression) for objective in objectives.values()]
     if len(figures) == 1:
@@ -110,7 +110,7 @@ def default_metric(objectives: Mapping[str, OutputObjective], targets: Mapping[s
 
 
 def measured(metric: Metric, objectives: Mapping[str, OutputObjective]) -> list[str]:
-    """Return the outputs that a metric can tell of.
+    """Return the outputs that a metric applies to.
 
     Raises:
         InvalidValue: There is no such output, or the metric's plug-in cannot be used.
@@ -131,7 +131,7 @@ def measured(metric: Metric, objectives: Mapping[str, OutputObjective]) -> list[
 
 
 def _kinds(metric: Metric) -> Collection[OutputKind]:
-    """Return the kinds of outputs that a metric can tell of."""
+    """Return the kinds of outputs that a metric applies to."""
     if metric is Metric.MEAN_SCORE:
         return tuple(OutputKind)
     if metric.plugged_in:
@@ -154,7 +154,7 @@ def check_labels(metric: Metric | None) -> None:
 def check_metric(
     metric: Metric, objectives: Mapping[str, OutputObjective], parts: Mapping[str, Dataset]
 ) -> None:
-    """Make sure that a metric tells of some output, and is a number on each part of the data.
+    """Make sure that a metric applies to some output, and is a number on each part of the data.
 
     Args:
         parts: Name ("validation", "test") -> part of the data.
@@ -173,7 +173,7 @@ def check_metric(
 def check_output_metric(
     name: str, metric: Metric, objectives: Mapping[str, OutputObjective], parts: Mapping[str, Dataset]
 ) -> None:
-    """Make sure that an output is there, and has a metric on each part of the data.
+    """Make sure that an output exists, and has a metric on each part of the data.
 
     Args:
         name: Name of the output.

@@ -1,4 +1,4 @@
-"""What a training step minimises, on which data, and the weights that it changes."""
+"""The quantity that a training step minimises, its data, and the weights that it changes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class TrainingObjective(ABC):
         """Return the arrays [examples, ...] that each step takes some rows of, by name, of each part."""
 
     def draws(self, steps: int, rng: np.random.Generator) -> Mapping[str, Array]:
-        """Return what is drawn again for each step, by name: arrays [steps, ...]; nothing by default."""
+        """Return values drawn for each step, by name: arrays [steps, ...]; none by default."""
         return {}
 
     @abstractmethod

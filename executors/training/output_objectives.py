@@ -117,7 +117,7 @@ class OutputObjective(ABC):
 
 
 class Categorical(OutputObjective):
-    """One of some classes, for each example or each position of it; learned by cross entropy."""
+    """One of several classes for each example, or each position of it; learned by cross entropy."""
 
     kinds = frozenset({OutputKind.CLASSES})
 
@@ -217,7 +217,7 @@ class Regression(OutputObjective):
 
 
 def objective_of(output: Output, target: Array) -> OutputObjective:
-    """Return what an output learns from its targets [examples, ...].
+    """Return the objective of an output, from its targets [examples, ...].
 
     Raises:
         InvalidValue: Targets of this shape and type do not fit the output.
@@ -291,7 +291,7 @@ def empty_classes(signature: Signature, data: Dataset) -> list[int]:
 
 
 def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
-    """Make sure that classes that are to count alike are there.
+    """Make sure that all classes that should count alike have examples.
 
     Args:
         data: Training data.
@@ -318,7 +318,7 @@ def predictions(objectives: Mapping[str, OutputObjective], outputs: Mapping[str,
 
 
 def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
-    """Return labelled examples and others of which nobody knows the targets.
+    """Return labelled examples and others whose targets are unknown.
 
     Args:
         inputs: Input name -> [examples, ...].
@@ -339,7 +339,7 @@ def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
 
 
 def class_count(objective: OutputObjective, output: Output) -> int:
-    """Return how many classes an output tells apart; 0 where it learns figures."""
+    """Return the number of classes that an output distinguishes; 0 where it learns figures."""
     if isinstance(objective, Categorical):
         return output.shape[-1] or 0
     return 2 if isinstance(objective, Binary) else 0

@@ -161,7 +161,7 @@ class _LossFunction(OutputLoss):
 
 @cache
 def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_function: Callable[[Any], T]) -> T:
-    """Return what a file has under a name: a class derived from the base, or a function.
+    """Return the object with a name in a file: a class derived from the base, or a function.
 
     The file runs by itself: what lies beside it cannot be imported.
     """
@@ -199,7 +199,7 @@ def _made(group: str, name: str, base: type[T], what: str) -> T:
 
 
 def _instance(definition: type[T]) -> T:
-    """Return what a class makes, which has to suit some outputs."""
+    """Return an instance of a class, which has to suit some outputs."""
     made = definition()
     if not made.kinds:
         raise ValueError(f"{definition.__module__}.{definition.__qualname__} names no kinds of outputs")

@@ -15,10 +15,10 @@ _LONGEST: Final = 512
 class SpectralInputs:
     """Inputs of one shape as sums of cosines along every axis but the last, whose entries are channels.
 
-    What lies close together is alike in most inputs: the strength of a wave is its frequency to the power
-    of `-fall`, about 1 in photos (Field, Relations between the Statistics of Natural Images and Cortical
-    Cells, 1987). It stays so in steps that change amplitudes in place of the figures themselves (Olah et
-    al., Feature Visualization, 2017).
+    Neighbouring values are alike in most inputs: the strength of a wave is its frequency to the power of
+    `-fall`, about 1 in photos (Field, Relations between the Statistics of Natural Images and Cortical Cells,
+    1987). It stays so in steps that change amplitudes in place of the figures themselves (Olah et al.,
+    Feature Visualization, 2017).
 
     Args:
         shape: Shape of an input.

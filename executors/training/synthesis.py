@@ -84,13 +84,13 @@ def generated(
 ) -> Dataset:
     """Return inputs that look to a network like its training data, with its answers as targets.
 
-    The waves of smooth noise are changed by gradient steps until every batch norm sees the statistics that
-    it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by
-    softmax are, in the mean, of every class as often (Chen et al., Data-Free Learning of Student Networks,
-    2019). Each input is free to be of the class that is nearest: it becomes no adversarial example of
-    another, which teaches little. Only where a class has too few are some made to be of it. Without batch
-    norms, nothing tells what is near, and the network is made sure of each. Inputs that take no figures are
-    tokens at random.
+    The waves of smooth noise are changed by gradient steps until every batch norm sees the statistics that it
+    knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by softmax
+    are, in the mean, of every class as often (Chen et al., Data-Free Learning of Student Networks, 2019).
+    Each input is free to be of the class that is nearest: it becomes no adversarial example of another, which
+    teaches little. Only where a class has too few are some made to be of it. Without batch norms nothing
+    shows which inputs are realistic, and the network only has to be sure of each. Inputs that take no figures
+    are tokens at random.
 
     Args:
         count: Number of examples.
@@ -112,7 +112,7 @@ def generated(
 
 
 class _Synthesis:
-    """Inputs in the making, for one network: noise, where nothing tells what it expects.
+    """Inputs in the making, for one network: noise, where nothing shows which inputs it expects.
 
     Args:
         count: Number of inputs.
@@ -198,7 +198,7 @@ class _Synthesis:
         return {name: inputs(amplitudes[name]) for name, inputs in self._spectral.items()}
 
     def _fit_spectra(self) -> None:
-        """Give the spectra the scale and the means that batch norms know, as a few inputs tell."""
+        """Give the spectra the scale and the means that batch norms know, estimated from a few inputs."""
         tried = min(self.at_once, _TRIED)
         tokens = self._tokens(tried)
         amplitudes = {name: tf.Variable(noise) for name, noise in self._noise(tried).items()}

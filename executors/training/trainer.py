@@ -35,7 +35,7 @@ _MOMENT = "memory"
 
 @dataclass(frozen=True)
 class Memory:
-    """A trainer's knowledge of a network besides its weights.
+    """The state of a trainer besides the network's weights.
 
     Attributes:
         optimizer: Name of the optimizer, which stays the same: another one has other moments.
@@ -167,7 +167,7 @@ class Trainer:
         return self.loss
 
     def memory(self) -> Memory:
-        """Return what another trainer of the same weights, or of a part of them, can go on with."""
+        """Return the state with which another trainer of these weights, or of a part of them, can go on."""
         names = trainable_weights(self.model)
         arrays = {
             kind: self._flattener.by_name(variable.numpy(), names)

@@ -3,8 +3,8 @@
     {"defaults": {"id": "{hardware}-{latency}", "model": "net.keras"},
      "goals": [{"hardware": ["jetson-nano", "pi-4"], "adaptation_goal": {"latency": ["30ms", "60ms"]}}]}
 
-is four goals. They are the goals of Figure 3 once they are written out, and whoever reads them need not know
-how they were written.
+is four goals. They are the goals of Figure 3 once they are written out, and code that reads them need not
+know how they were written.
 """
 
 import re
@@ -191,7 +191,7 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
 
 
 def _names(goal: Object) -> dict[str, str]:
-    """Return what placeholders of an id stand for: the hardware's name, and the limits."""
+    """Return the values of an id's placeholders: the hardware's name, and the limits."""
     hardware, limits = goal.get(_HARDWARE), goal.get(_LIMITS)
     named = hardware.get("name") if isinstance(hardware, dict) else hardware
     values = {_HARDWARE: named, **(limits if isinstance(limits, dict) else {})}

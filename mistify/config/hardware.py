@@ -76,7 +76,7 @@ class HardwareConfig(Settings):
 
     @property
     def nominal(self) -> NominalProfile | None:
-        """The profile that it asks for; None where that is a device that was measured."""
+        """The profile that it asks for; None for a measured device."""
         power, bandwidth = self.compute_power, self.memory_bandwidth
         if power is not None and bandwidth is not None:
             name = self.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")

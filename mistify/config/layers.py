@@ -15,7 +15,7 @@ _AT_LEAST: Final = "at_least"
 
 @dataclass(frozen=True)
 class LayerRule:
-    """A rule for a layer, which stays in the network whatever becomes of the others.
+    """A rule for a layer, which stays in the network whatever happens to the others.
 
     Attributes:
         at_least: The number of its output channels that stay; None keeps all channels that it reads and

@@ -368,8 +368,7 @@ class PortingConfig(Settings):
     def profile(self) -> NominalProfile | None:
         """The hardware that a latency goal means; the server's own machine where none is named.
 
-        It runs networks with the goal's threads. None where that is a device that was measured, of which the
-        server knows.
+        It runs networks with the goal's threads. None for a measured device, which only the server knows.
         """
         nominal = HOST if self.hardware is None else self.hardware.nominal
         return None if nominal is None else nominal.with_threads(self.threads)
@@ -383,7 +382,7 @@ class PortingConfig(Settings):
 
     @property
     def device(self) -> str | None:
-        """The name of the measured device that a latency goal means; None where it means none."""
+        """The name of the measured device that a latency goal refers to; None where it refers to none."""
         return None if self.hardware is None or self.profile is not None else self.hardware.name
 
     @property

@@ -208,7 +208,7 @@ def _problems_together(
 def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:
     """Yield a problem for each accuracy above 1 that is not said to be an error.
 
-    What nobody has named a metric of may be an error by default; of a single output, inspection tells.
+    Without a named metric it may be an error by default; for a single output, inspection finds out.
     """
     for index, config in configs.items():
         data = config.dataset
@@ -261,7 +261,7 @@ def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
 
 
 def _unusable(name: str, known: Sequence[str], group: str) -> InvalidValue | None:
-    """Return what is wrong with the name of a metric or a loss, as far as no plug-in has to be imported."""
+    """Return the mistake in the name of a metric or a loss that shows without importing a plug-in."""
     if name not in known:
         nothing = f"the name of an entry point of {group}", "install the plug-in that defines it"
         return InvalidValue(name, *(unknown_name(name, known) if known else nothing))

@@ -113,8 +113,8 @@ class Axis:
     def measured(self, package: bytes, precision: Quantization, threads: int = 1) -> dict[str, float]:
         """Measure what a package costs on this machine, by axis; empty for an axis that is not measured.
 
-        Nor is one that depends on hardware, for a package that runs with several threads: `measure` is not
-        told how many.
+        An axis that depends on hardware is not measured for several threads either: `measure` does not get
+        their number.
 
         Raises:
             MistifyError: As for `costs`.

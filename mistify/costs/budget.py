@@ -2,8 +2,8 @@
 
 The name of an axis says what it counts, and where it depends on them, on which hardware and at which
 precision: `flops`, `latency_ms@jetson-nano`, `memory_bytes@int8`; without a precision it is float32. Hardware
-runs networks with one thread unless the name says otherwise: `latency_ms@host@4-threads@int8`. What an axis
-is, `mistify.costs.axes` describes.
+runs networks with one thread unless the name says otherwise: `latency_ms@host@4-threads@int8`.
+`mistify.costs.axes` describes each axis.
 """
 
 from collections.abc import Iterable, Mapping

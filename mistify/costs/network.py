@@ -1,7 +1,7 @@
 """The costs of a network, computed from its layers (paper section 4.1, DNN cost budgets).
 
-A network is described by numbers alone: no model, no framework. Whoever owns the model (an executor)
-fills in `LayerCost`s; server and client compute the same figures from them.
+A network is described by numbers alone: no model, no framework. The owner of the model (an executor) fills in
+`LayerCost`s; server and client compute the same figures from them.
 """
 
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ class NetworkCost:
     def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Return packaged weights plus the peak of live activations, in bytes.
 
-        Of integers that is the least: with `inputs` of int8. Inputs and outputs of floats come to it.
+        For integers this is the least, with `inputs` of int8. Float inputs and outputs add to it.
         """
         return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
 
@@ -162,7 +162,7 @@ class NetworkCost:
 
 
 def _operator_bytes(layer: LayerCost, storage: Storage) -> int:
-    """Return the bytes of a layer's operators, besides its weights."""
+    """Return the bytes of a layer's operators, without its weights."""
     if layer.operators == 1 and layer.operations:
         return sum(_operation_bytes(operation, storage) for operation in layer.operations)
     if layer.in_place:

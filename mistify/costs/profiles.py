@@ -29,7 +29,7 @@ def _is_zero(figure: float) -> bool:
 
 
 def _is_every(precisions: tuple[Quantization, ...]) -> bool:
-    """Check whether precisions need not be written, likewise."""
+    """Check whether precisions need not be written, by the same rule."""
     return precisions == PRECISIONS
 
 
@@ -47,7 +47,7 @@ class HardwareProfile(ABC):
     @property
     @abstractmethod
     def evidence(self) -> str:
-        """What its predictions rest on, for people."""
+        """The basis of its predictions, for people."""
 
     @abstractmethod
     def latency_ms(self, network: NetworkCost) -> float:

@@ -18,7 +18,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Report:
-    """What a function reports while it runs."""
+    """A report that a function makes while it runs."""
 
     content: Any
 

@@ -31,7 +31,7 @@ class DisposableProcess:
         self._started: tuple[subprocess.Popen[bytes], Connection] | None = None
 
     def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Return what a function returns.
+        """Return the result of a function.
 
         Args:
             function: A function at the top level of a module, which the process imports.
@@ -48,7 +48,7 @@ class DisposableProcess:
     def call_reporting(
         self, function: Callable[..., T], *arguments: object, on_report: Callable[[Any], object]
     ) -> T:
-        """Return what a function returns that takes a callback as its last argument.
+        """Return the result of a function that takes a callback as its last argument.
 
         Args:
             function: A function as for `call`, which also lists the exceptions.

@@ -157,7 +157,7 @@ class GoalTree:
         return children
 
     def _stand_ins(self) -> Floats:
-        """Return what inf counts as in distances, [axes]."""
+        """Return the values that stand for inf in distances, [axes]."""
         return np.where(self._largest > 0, self._largest, 1.0)
 
     def _link(self) -> None:

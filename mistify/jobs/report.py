@@ -197,8 +197,8 @@ def hardware_named(goal: Goal) -> str:
 def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
     """Return the latency of a source on all other hardware than the server's machine that goals name.
 
-    It is predicted, in float32, as a package's is there: what it has on the server's machine says nothing of
-    what a package gains.
+    It is predicted, in float32, as a package's latency is there: the source's latency on the server's machine
+    says nothing about a package's gain.
 
     Returns:
         Latency in milliseconds for each hardware, as `hardware_named` names it.
@@ -234,7 +234,7 @@ def outcome(goal: Goal) -> str:
 
 
 def judged_by(goal: Goal) -> str | None:
-    """Return what decides whether a goal's limit on latency is met; None if it has none."""
+    """Return the evidence that decides whether a goal's limit on latency is met; None if it has none."""
     if not any(map(hardware_of, goal.budget)):
         return None
     return _MEASUREMENT if is_host(hardware_of_goal(goal)) else PREDICTION

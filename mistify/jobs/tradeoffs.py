@@ -66,7 +66,7 @@ class TradeOff:
 def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
     """Return a trade-off for each cost that two packages of a batch or more have.
 
-    What comes from different models cannot be compared.
+    Packages from different models cannot be compared.
 
     Args:
         report: Returned by `mistify.jobs.report.report` and kept in `report.json`.

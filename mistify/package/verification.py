@@ -1,4 +1,4 @@
-"""Verification of a package: every file that is there is the one that was packaged."""
+"""Verification of a package: every file present is the one that was packaged."""
 
 from collections.abc import Iterator
 from contextlib import suppress

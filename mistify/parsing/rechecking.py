@@ -98,7 +98,7 @@ class _Rechecking:
         return filled
 
     def is_mistake(self, details: ErrorDetails) -> bool:
-        """Check whether an error is the user's, and does not come of what was left out."""
+        """Check whether an error is the user's, and does not follow from a value that was left out."""
         place = existing(details, self.value)
         return not any(_depends(place, other) and not _is_in(self.value, other) for other in self.replaced)
 
@@ -127,9 +127,9 @@ class _Rechecking:
 
 
 def _depends(place: Keys, left_out: Keys) -> bool:
-    """Check whether an error may come of what was left out: it is there, beside it, or about all around it.
+    """Check whether an error may follow from a value that was left out: at its place, beside or around it.
 
-    What is beside the fields of the outermost model does not depend on them.
+    Values beside the fields of the outermost model do not depend on them.
     """
     around = left_out[:-1]
     return place[: len(left_out)] == left_out or (bool(around) and around in (place, place[:-1]))

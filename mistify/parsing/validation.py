@@ -60,7 +60,7 @@ def json_path(keys: Iterable[str | int], start: str = "") -> str:
 
 
 def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
-    """Return what was expected in place of an unknown name, and how to fix it."""
+    """Return the names expected in place of an unknown one, and the way to fix it."""
     known = sorted(known)
     close = get_close_matches(name, known, n=1, cutoff=0.5) or [
         candidate for candidate in known if candidate.casefold() == name.casefold()
@@ -149,7 +149,7 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: Keys, start: 
 
 
 def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
-    """Return what a field expects, and an example of it."""
+    """Return the description of a field's values, and an example."""
     expected, fix = _without_examples(message)
     if field is None:
         return expected, fix
@@ -161,7 +161,7 @@ def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
 
 
 def _without_examples(message: str) -> tuple[str, str]:
-    """Return what Pydantic expects by its message, and what to do."""
+    """Return the expectation in Pydantic's message, and the way to fix the value."""
     expected = message.removeprefix("Input should be ")
     return (expected, "correct it") if expected != message else ("another value", message)
 

@@ -43,7 +43,7 @@ def measure_isolated(
     progress: Progress = lambda share: None,
     measure: Measure = _measured,
 ) -> DeviceTable:
-    """Return what `measure_device` measures, without the networks at which LiteRT ends its process.
+    """Return the measurements of `measure_device`, without networks at which LiteRT ends its process.
 
     After each of these all others are measured again.
 

@@ -59,13 +59,13 @@ def _part(network: bytes | mmap, numbers_without: Callable[[Any, int, Sequence[A
 
 
 def _without_fixed(model: Any, others: int, fixed: Sequence[Any]) -> _Numbers:
-    """Return what the file has to say for both lists to end earlier."""
+    """Return the changes of the file that make both lists end earlier."""
     graphs = min(one.SubgraphIndex() for one in fixed)
     return {_list_at(model, _GRAPHS): graphs, _list_at(model, _SIGNATURES): others}
 
 
 def _without_others(model: Any, others: int, fixed: Sequence[Any]) -> _Numbers:
-    """Return what the file has to say for both lists to begin later, and graphs to have other numbers."""
+    """Return the changes of the file that make both lists begin later, and renumber graphs."""
     graphs = min(one.SubgraphIndex() for one in fixed)
     return {
         **_list_from(model, _GRAPHS, graphs, model.SubgraphsLength()),
@@ -81,7 +81,7 @@ def _list_at(model: Any, field: int) -> int:
 
 
 def _list_from(model: Any, field: int, first: int, count: int) -> _Numbers:
-    """Return what the file has to say for a list to begin with a later entry: the length is in its place."""
+    """Return the changes of the file that make a list begin with a later entry: its length goes there."""
     refers, begins = model._tab.Pos + model._tab.Offset(field), _list_at(model, field) + first * _WIDTH
     return {refers: begins - refers, begins: count - first}
 

@@ -166,5 +166,5 @@ def _fields_of(kind: type) -> list[tuple[str, str, Any]]:
 
 
 def _has_presence(hint: Any) -> bool:
-    """Check whether a message says of a field of this type if it is there."""
+    """Check whether a message records the presence of a field of this type."""
     return NoneType in get_args(hint) and str not in get_args(hint)

@@ -34,7 +34,7 @@ class Execution(StrEnum):
 
 
 def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
-    """Return what an execution needs of a `.tflite`.
+    """Return the part of a `.tflite` that an execution needs.
 
     Raises:
         ValueError: It is no `.tflite`.

@@ -53,8 +53,8 @@ class PagedNetwork:
     def switch(self, chosen: ChosenBlocks) -> Future[None]:
         """Go over to other blocks: those that are missing are loaded in the background, others leave memory.
 
-        Until they are loaded, and if one cannot be, the blocks of before run. Of several calls, the last one
-        holds.
+        Until they are loaded, and if one cannot be, the old blocks run. If there are several calls, the last
+        one holds.
 
         Returns:
             A future that is done once they run; it raises the errors of `LoadedBlock`.
@@ -86,7 +86,7 @@ class PagedNetwork:
             pass  # until the last call of the blocks of before has ended
 
     def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
-        """Return a chain of blocks, those that are there already among them."""
+        """Return a chain of blocks, which reuses those that are in memory already."""
         return Chain(
             [
                 there.get(variant.file)

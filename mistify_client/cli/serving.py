@@ -95,10 +95,10 @@ def check_config(text: str, source: str, serving: Serving) -> None:
 
 
 def _problems_of_server(text: str, serving: Serving) -> Sequence[Problem]:
-    """Return what a server finds wrong with a config by looking its names up.
+    """Return the mistakes that a server finds in a config by looking its names up.
 
-    Files of this machine, which it would be sent, do not count. Where names cannot be looked up, the mistakes
-    that are known without are all the same worth reporting.
+    Files of this machine, which it would be sent, do not count. Where names cannot be looked up, mistakes
+    found without that are still worth reporting.
     """
     try:
         if serving.remote is None:

@@ -1,4 +1,4 @@
-"""What `mistify port`, `plan` and `add` do with a config that has no mistakes."""
+"""The work of `mistify port`, `plan` and `add` on a valid config."""
 
 import json
 import shlex

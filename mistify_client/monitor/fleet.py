@@ -87,7 +87,7 @@ class FleetReports:
 
 
 def _state(status: DeviceStatus) -> tuple[object, ...]:
-    """Return what does not change from one inference to the next."""
+    """Return the part of a status that does not change from one inference to the next."""
     return (
         status.job_id,
         status.goal_id,

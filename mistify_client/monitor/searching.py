@@ -44,7 +44,7 @@ class _Search:
 class SubnetSearch:
     """Searches for other subnets, one search at a time, by `mistify adapt` in a process of low priority.
 
-    The data, the strategy and the number of threads are those of the pool. What is found becomes the pool by
+    The data, the strategy and the number of threads are those of the pool. The result becomes the pool by
     itself. Equal conditions lead to one search, and none is made within less than one that failed, until the
     daemon is started again.
 
@@ -68,7 +68,7 @@ class SubnetSearch:
 
     @property
     def budget_ms(self) -> float | None:
-        """Return the milliseconds that subnets are to keep that are searched now; None if none are."""
+        """Return the target, in milliseconds, of the present search; None if there is no search."""
         return None if self._search is None else self._search.budget_ms
 
     def goes_on(self) -> bool:

@@ -8,7 +8,7 @@ from mistify.wording import counted
 
 
 class DamagedPackages:
-    """The goals whose packages are damaged; whatever else there is to fetch comes all the same."""
+    """The goals whose packages are damaged; all others are still fetched."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}

@@ -66,9 +66,9 @@ def embedded_server(
 
 
 def lookup_problems(config: str, store: Path, data_roots: Sequence[Path]) -> list[Problem]:
-    """Return what an embedded server would find wrong with a config by reading it and looking its names up.
+    """Return the mistakes that an embedded server would find in a config by looking up its names.
 
-    None has to be started for that.
+    No server is started for that.
 
     Args:
         config: JSON of the config.
@@ -203,5 +203,5 @@ def _failed(message: str, log: IO[bytes], code: ErrorCode = ErrorCode.INTERNAL) 
 
 
 def _text(log: IO[bytes]) -> str:
-    """Return what the child has written so far; it writes where it last did, wherever this reads."""
+    """Return the child's output so far; the child goes on writing at the end, wherever this reads."""
     return os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")

@@ -27,7 +27,7 @@ _MOST_NAMED: Final = 20
 def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
     """Write a PNG for each trade-off, named like its cost, and return their paths.
 
-    Those of a job's further batches have the number of the batch in their names.
+    Pictures of a job's further batches have the batch's number in their names.
 
     Args:
         job: The job's id.

@@ -52,7 +52,7 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
 
 
 def _read(path: Path) -> SavedSubmission | None:
-    """Return the record of an earlier run; None if there is none, or if the file holds anything else."""
+    """Return the record of an earlier run; None if there is none, or if the file has other content."""
     try:
         return SavedSubmission(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -176,7 +176,7 @@ def _predicted(goals: Iterable[Goal]) -> str | None:
 
 
 def _time_shares(spent: Mapping[str, float]) -> str | None:
-    """Return where the time went; None where none was spent."""
+    """Return the shares of the time by activity; None where no time was spent."""
     shown = ", ".join(f"{activity} {share}" for activity, share in time_shares(spent).items())
     return escape(f"where the time went: {shown}") if shown else None
 

@@ -125,7 +125,7 @@ class Connection:
         return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
 
     def close(self) -> None:
-        """Cancel every call; those that begin later fail likewise."""
+        """Cancel every call; those that begin later fail, too."""
         self._closed = True
         self.channel.close()
 
@@ -176,7 +176,7 @@ class Connection:
 
 
 def _wait_for(function: Callable[..., Any], *args: object, **options: object) -> Any:
-    """Return what a function returns on a thread of its own; an interrupt ends the wait alone.
+    """Return the result of a function that runs on a thread of its own; an interrupt only ends the wait.
 
     Starting the thread and waiting for the queue are single steps of the interpreter. `threading` and
     `concurrent.futures` have locks of their own, which an interrupt can leave locked: the thread would wait

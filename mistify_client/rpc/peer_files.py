@@ -69,7 +69,7 @@ class PeerFiles:
             sync_file(file)
 
     def _is_complete(self, peer: Peer) -> bool:
-        """Return True if all of a peer's weights are there; verify them as soon as they are complete."""
+        """Return True if all of a peer's weights have arrived; verify them as soon as they are complete."""
         part, path = self._part(peer), self._path(peer)
         if path.is_file():
             return True

@@ -221,7 +221,7 @@ class PortingClient(ServiceClient):
     def fetch_without_blocks(self, job_id: str, goal_id: str, directory: Path) -> Goal:
         """Download the package of a goal but for its blocks, and note where they can be fetched.
 
-        Blocks that are there already stay; those that are damaged are downloaded again.
+        Existing blocks stay; damaged ones are downloaded again.
 
         Args:
             directory: The directory for the files.
@@ -244,7 +244,7 @@ class PortingClient(ServiceClient):
         return goal
 
     def report_page(self, job_id: str) -> bytes:
-        """Return a job as it stands as a page of HTML, in UTF-8, that needs nothing from elsewhere.
+        """Return the present state of a job as a self-contained HTML page, in UTF-8.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such job.

@@ -37,7 +37,7 @@ def trusted_certificates() -> bytes | None:
 
 
 def speaks_tls(address: str) -> bool:
-    """Check whether who listens at `host:port` answers in TLS; whoever it is.
+    """Check whether the program that listens at `host:port` speaks TLS, whichever it is.
 
     Args:
         address: `host:port` without `tls://`.

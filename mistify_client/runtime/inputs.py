@@ -138,7 +138,7 @@ def _stored(info: TensorInfo, array: Array) -> Array:
 def _by_name(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> tuple[dict[str, Given], list[Problem]]:
-    """Return what was given for each input, and the problems of what is missing, unknown or there twice."""
+    """Return the argument for each input, and problems of missing, unknown and repeated ones."""
     infos = {info.name: info for info in inputs}
     order = f"{len(infos)} ({', '.join(infos)})"
     problems = [

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Runnable(Protocol):
-    """What runs the options of a package, for one thread at a time.
+    """A network that runs the options of a package, for one thread at a time.
 
     Attributes:
         manifest: The manifest of the package.

@@ -42,8 +42,8 @@ class PortedModel:
     The model may be called from several threads; one at a time runs.
 
     A monitor on the same device may switch to another of the `options`, or make another version of the
-    package current. What is not in memory, a version or the blocks of a subnet, is loaded in the background
-    and takes over between two inferences. Where loading fails it is tried again at an inference after
+    package current. A version, or blocks of a subnet, that are not in memory are loaded in the background and
+    take over between two inferences. Where loading fails it is tried again at an inference after
     `RETRY_SECONDS`.
 
     Args:
@@ -91,10 +91,10 @@ class PortedModel:
 
     @property
     def labels(self) -> tuple[str, ...] | dict[str, tuple[str, ...]] | None:
-        """Return the names of the classes in their order, as the package has them; None where it has none.
+        """Return the names of the classes in their order, as the package has them; None if it has no names.
 
-        Where several outputs have names, a dict by output. Of an output with one value, they are the names of
-        no and yes.
+        Where several outputs have names, it is a dict by output. An output with one value has the names of no
+        and yes.
         """
         labels = self.manifest.labels
         return dict(labels) if len(labels) > 1 else next(iter(labels.values()), None)
@@ -102,7 +102,7 @@ class PortedModel:
     def prepare(self, image: Array, name: str | None = None) -> Array:
         """Return an image as an input, prepared as the package declares it.
 
-        What the network itself does to its inputs, such as Keras's `Rescaling`, is not done twice.
+        Preparation that the network does itself, such as Keras's `Rescaling`, is not done twice.
 
         Args:
             image: RGB, uint8 [height, width, 3].
@@ -128,7 +128,7 @@ class PortedModel:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Return what the package can run, in the order of its numbers.
+        """Return the options that the package can run, in the order of their numbers.
 
         Its branches; or the subnets of its blocks that were found to be the best on this device, the fastest
         first; or its network alone.
@@ -332,7 +332,7 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
 def _opened_now(
     package: Path, switchboard: Switchboard, threads: int | None
 ) -> tuple[Runnable, PackageOptions, int]:
-    """Return what is current of a package, and its generation."""
+    """Return the current version of a package, and its generation."""
     state = state_directory(package)
 
     def opened(directory: Path, generation: int) -> tuple[Runnable, PackageOptions]:

@@ -85,7 +85,7 @@ class PackageOptions:
 
     @property
     def measured_by(self) -> tuple[str, int]:
-        """Return what latencies can be compared by: the hardware, and the number of threads."""
+        """Return the key by which latencies are comparable: the hardware, and the number of threads."""
         return self.hardware, self.threads
 
     @property
@@ -99,7 +99,7 @@ class PackageOptions:
 
 
 def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptions:
-    """Return what can run of a package.
+    """Return the options of a package.
 
     These are the subnets in the pool, if there is one of the package's block store: the fastest first.
     Otherwise they are the branches; a package without branches has its network as the only one. So has a

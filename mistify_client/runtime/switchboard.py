@@ -41,7 +41,7 @@ class Switchboard:
     def open(cls, state: Path) -> "Switchboard":
         """Open the switchboard that all processes share, in the state directory of a package.
 
-        One that is damaged is begun again: no version has been switched.
+        A damaged one is begun again, as if no version had been switched.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, what is in its place is no file, or not for this process.

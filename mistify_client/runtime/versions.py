@@ -51,7 +51,7 @@ def current(package: Path) -> Path:
 
 
 def in_place_of_current(package: Path) -> Path | None:
-    """Return the path of what is in the place of the link to the current version; None where nothing is."""
+    """Return the path of the link to the current version, or whatever is in its place; None for nothing."""
     link = state_directory(package) / _CURRENT
     return link if os.path.lexists(link) and not os.path.islink(link) else None
 
@@ -103,7 +103,7 @@ def install(
 
 
 def copy_package(package: Path, directory: Path) -> None:
-    """Copy the files of a package that are there: blocks may be absent, of others `verify` tells.
+    """Copy the existing files of a package: blocks may be absent, and `verify` reports other missing files.
 
     Args:
         package: The package's directory.
@@ -216,8 +216,8 @@ def roll_back(package: str | os.PathLike[str]) -> None:
 def announce(package: Path) -> None:
     """Make running models load the version that is current.
 
-    A process that installed or rolled back may have ended before it told them; if it did tell them, they load
-    the same version once more.
+    A process that installed or rolled back may have ended before it announced the version; if it did announce
+    it, models load the same version once more.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the state of the package is damaged.
@@ -230,7 +230,8 @@ def announce(package: Path) -> None:
 def _target(package: Path, link: str) -> Path | None:
     """Return the version that a link names; None where there is none, or it belongs to another package.
 
-    What is in the place of a link, or of a version, is none: it is named by whoever has to replace it.
+    Anything else in the place of a link or a version does not count; errors name it where it has to be
+    replaced.
     """
     state = state_directory(package)
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -241,7 +242,7 @@ def _target(package: Path, link: str) -> Path | None:
 
 
 def _link_content(link: Path) -> str:
-    """Return what a link names. What is in its place is no link; other errors must not pass for one."""
+    """Return the target of a link. Anything else in its place is no link; other errors are raised."""
     try:
         return os.readlink(link)
     except OSError as error:

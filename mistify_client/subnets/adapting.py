@@ -77,8 +77,8 @@ def adapt(
     the end: then the pool is written and announced, of which the best subnet within the latency runs next,
     and models that run take it over. The package itself never changes, but for blocks that are fetched.
 
-    Of a package that was fetched without its blocks, those of the original network are fetched, and those
-    that may be of use within the latency. Where the latter cannot be, the subnets are tried that are here.
+    If a package was fetched without its blocks, those of the original network are fetched, and those that may
+    be of use within the latency. Where the latter cannot be fetched, the available subnets are tried.
 
     Args:
         package: The directory of the package that was shipped, or of a block store.
@@ -224,7 +224,7 @@ def _threads(directory: Path) -> int:
 def _found_before(
     package: Path, store: BlockStore, table: LatencyTable, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
-    """Return the subnets of the pool of before that are not among others, scored on the data of now.
+    """Return the subnets of the old pool that are not among others, scored on the present data.
 
     A search near one budget does not come by what is good at others.
     """

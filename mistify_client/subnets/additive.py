@@ -61,9 +61,9 @@ def lost_alone(space: SubnetSpace, candidates: Candidates) -> dict[BlockVariant,
 def corrected(
     alone: dict[BlockVariant, float], whole: Candidate, scored: Sequence[Candidate]
 ) -> dict[BlockVariant, float]:
-    """Return what variants lose, so that the sums are nearer to what subnets were found to lose.
+    """Return the losses of variants, corrected so that their sums come closer to those measured.
 
-    That is a ridge regression of what the sums are off by on which variants a subnet has.
+    A ridge regression explains the errors of the sums by the variants that a subnet has.
 
     Args:
         alone: Loss that each variant adds by itself.

@@ -21,7 +21,7 @@ class Answers(Protocol):
     """Right answers for one output."""
 
     def sums(self, output: Array, rows: slice) -> Floats:
-        """Return what a network gains and loses on a batch, for `score`.
+        """Return the gains and losses of a network on a batch, for `score`.
 
         Args:
             output: [batch, ...].
@@ -30,7 +30,7 @@ class Answers(Protocol):
         ...
 
     def score(self, sums: Floats) -> SubnetScore:
-        """Return the score that sums over all batches come to."""
+        """Return the score from the sums over all batches."""
         ...
 
 

@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
     score: SubnetScore
 
     def entry(self, figure: Figure = attrgetter("accuracy")) -> PoolEntry:
-        """Return what a pool keeps of it, with a figure of its score."""
+        """Return the entry of a pool, with a figure of its score."""
         files = tuple(block.file for block in self.subnet)
         return PoolEntry(
             files=files,

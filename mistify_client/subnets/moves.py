@@ -16,7 +16,7 @@ _MUTATED: Final = 0.1
 
 
 class Moves(Protocol):
-    """What a search algorithm changes its candidates by."""
+    """The moves by which a search algorithm changes its candidates."""
 
     def initial(self, count: int) -> list[Subnet]:
         """Return different subnets to begin with; fewer where there are not as many."""

@@ -111,7 +111,7 @@ class GroupEvaluation:
         return LoadedBlock(self._directory, variant, self._table.threads, self._table.execution)
 
     def _size(self, variant: BlockVariant) -> int:
-        """Return what a block takes in memory: its weights, and the tensors at its ends."""
+        """Return the bytes of a block in memory: its weights, and the tensors at its ends."""
         return variant.content.size + self._bytes_at[variant.start] + self._bytes_at[variant.end]
 
 
@@ -134,7 +134,7 @@ def _run(
 
 
 def _bytes(store: BlockStore, position: int) -> int:
-    """Return what the tensors at a position take for one example; a size that is free counts as 1."""
+    """Return the bytes of the tensors at a position for one example; a free size counts as 1."""
     return sum(
         math.prod(max(1, size) for size in info.shape[1:]) * np.dtype(info.dtype).itemsize
         for info in store.tensors_at(position)

@@ -1,4 +1,4 @@
-"""What subnets are worth on the data of a device: accuracy, or agreement with the original network."""
+"""The scores of subnets on the data of a device: accuracy, or agreement with the original network."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ _NO_FIGURES: Final = 1e9
 class SubnetScorer:
     """Scores subnets by the answers that are right, or by those of the original network.
 
-    Of several outputs, the means count. See `Classes` and `Figures` for what an output's score is.
+    For several outputs, the means count. `Classes` and `Figures` define an output's score.
 
     Attributes:
         metric: The metric of `figure`: `accuracy`; `agreement` with the original network without labels; for
@@ -82,7 +82,7 @@ class SubnetScorer:
         return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NO_FIGURES)
 
     def _predictions(self, subnet: Subnet) -> dict[str, Array]:
-        """Return what a subnet answers to all examples: probabilities, or figures."""
+        """Return a subnet's answers to all examples: probabilities, or figures."""
         batches = [outputs for _, _, outputs in self._evaluation([subnet])]
         return {
             name: self._kinds[name].predictions(

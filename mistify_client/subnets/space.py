@@ -68,7 +68,7 @@ class SubnetSpace:
         return tuple(chosen)
 
     def replaced(self, subnet: Subnet, variant: BlockVariant) -> Subnet:
-        """Return a subnet with another variant in place of what is there.
+        """Return a subnet with another variant in place of its own blocks there.
 
         Blocks that overlap it only in part are replaced beside it by those of the original network.
         """

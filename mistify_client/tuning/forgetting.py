@@ -1,4 +1,4 @@
-"""What a network has forgotten by its tuning, on examples that are not those of the tuning."""
+"""The knowledge that a network has forgotten in its tuning, measured on examples outside of the tuning."""
 
 import math
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Knowledge:
         return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.has_answers else loss
 
     def forgotten(self, now: "Knowledge") -> str:
-        """Return what a network that knows `now` has forgotten, as text; empty if that may be chance."""
+        """Describe the loss of knowledge of a network that now knows `now`; empty if it may be chance."""
         if not self.has_answers:
             rise = now.score.loss - self.score.loss
             return (
@@ -72,7 +72,7 @@ def knowledge(trainer: PackageTrainer, keep: Examples) -> Knowledge:
 
 
 def _by_class(trainer: PackageTrainer, keep: Examples) -> dict[int, float]:
-    """Return the share of right answers for each class; nothing unless an only output tells classes."""
+    """Return the share of right answers for each class; empty unless a single output has classes."""
     kinds = trainer.training.kinds
     (name, kind), *others = kinds.items()
     if others or kind not in _CLASSES:

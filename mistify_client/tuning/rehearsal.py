@@ -58,7 +58,7 @@ class Rehearsal:
 
 
 def rehearsal_of(trainer: PackageTrainer, examples: Examples, settings: TrainingSettings) -> Rehearsal | None:
-    """Return the rehearsal of a network as it stands; None where there is nothing to rehearse.
+    """Return the rehearsal of a network in its present state; None where there is nothing to rehearse.
 
     Args:
         trainer: Runs the network.

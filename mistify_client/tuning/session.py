@@ -212,7 +212,7 @@ def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange
 
 
 def _secret(path: Path) -> bytes:
-    """Return the member's secret, made with the first call; whoever has it can act as the member."""
+    """Return the member's secret, made with the first call; anybody who has it can act as the member."""
     if not path.exists():
         write_bytes(path, secrets.token_bytes(SECRET_BYTES), durable=True, private=True)
     secret = path.read_bytes()

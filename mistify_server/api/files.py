@@ -18,7 +18,7 @@ class FilesServicer(files_pb2_grpc.FilesServicer):
         self._uploads = uploads
 
     async def FindFiles(self, request: pb.FindFilesRequest, context: Any) -> pb.FindFilesResponse:  # noqa: N802
-        """Say how much of some files is there."""
+        """Say how much of some files has arrived."""
         states = await asyncio.to_thread(
             lambda: [self._uploads.state(_digest(file)) for file in request.files]
         )

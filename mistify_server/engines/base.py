@@ -49,7 +49,7 @@ class Engine(ABC):
 
     @abstractmethod
     def keep_ready(self) -> None:
-        """Let whoever submits beside running tasks wait for no worker to start, at the cost of its memory."""
+        """Keep a worker ready, so that submissions beside running tasks need not wait for one to start."""
 
     @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:

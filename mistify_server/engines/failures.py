@@ -1,4 +1,4 @@
-"""What is said of tasks whose workers die: the cause, what it concerns, and what to try."""
+"""Error messages for tasks whose workers die: the cause, the part of the config, and advice."""
 
 import signal
 from pathlib import Path
@@ -78,7 +78,7 @@ def _ran_out_of_memory(death: WorkerDied) -> bool:
 
 
 def _doing(task: Task) -> str:
-    """Return what a task does, and with what, as the beginning of a sentence."""
+    """Describe the work of a task, and its subject, as the beginning of a sentence."""
     match task:
         case InspectTask():
             doing = f"inspecting the model {_name(task.model)}"

@@ -147,7 +147,7 @@ class PooledEngine(Engine):
                     return failure
 
     async def _ask(self, pool: WorkerPool, attempt: "_Attempt") -> Result:
-        """Return what a worker of a pool answers."""
+        """Return the answer of a pool's worker."""
         task = attempt.task
         lent = pool.worker(needed(task)) if attempt.onednn else pool.replaced(self._start_without_onednn)
         async with lent as worker, asyncio.timeout(self._deadlines[task.kind]):

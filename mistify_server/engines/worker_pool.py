@@ -13,9 +13,9 @@ from mistify_server.engines.supervision import SupervisedWorker
 class WorkerPool:
     """A limited number of workers, each lent to one borrower at a time; first come, first served.
 
-    Loading TensorFlow, data and models takes longer than many a task: a worker is kept, and whoever
-    comes gets the idle one that has most of what is needed loaded. To start a worker may take long,
-    such as until a machine has room: whoever waits for that takes any other that gets free.
+    Loading TensorFlow, data and models takes longer than many a task, so workers are kept, and a borrower
+    gets the idle one that has most of the needed parts loaded. Starting a worker may take long, for example
+    until a machine has room: meanwhile the borrower takes any other worker that becomes free.
 
     Args:
         start: Starts a worker of a given name; no two running workers share one.
@@ -92,12 +92,12 @@ class WorkerPool:
             await self._end(worker)
 
     def start_one(self) -> None:
-        """Start a worker for whoever comes first, where the pool may have more."""
+        """Start a worker for the next borrower, where the pool may have more."""
         if self._names and not self._closed:
             self._start_next()
 
     async def close(self) -> None:
-        """End all workers; nobody gets one any more."""
+        """End all workers; no more are lent."""
         self._closed = True
         while turn := self._next_turn():
             turn.set_exception(_closed())
@@ -162,7 +162,7 @@ class WorkerPool:
         await self._give_back(worker)
 
     async def _give_back(self, worker: SupervisedWorker) -> None:
-        """Give a free worker to whoever has waited longest."""
+        """Give a free worker to the borrower that has waited longest."""
         if turn := self._next_turn():
             turn.set_result(worker)
         elif not self._closed:

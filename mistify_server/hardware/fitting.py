@@ -2,7 +2,7 @@
 
 All figures of a setting are fitted together, none of them negative, to relative errors; an operator in a
 network counts as much as one alone, as networks are what is predicted. The tile of each routine is first
-looked for with the networks that have a single operator, done by it.
+found with the networks that have a single operator, run by it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

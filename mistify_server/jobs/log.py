@@ -111,7 +111,7 @@ class JobLog:
         self._on_change()
 
     def _log_change(self, change: Change) -> None:
-        """Log a change that whoever runs the server wants to hear of."""
+        """Log a change that the server's operator wants to know about."""
         about: dict[str, object] = {"job": self.job_id}
         match change:
             case JobChanged(state, reason):

@@ -253,7 +253,7 @@ class PortingService:
         return self._jobs.watch(job_id, after_sequence, so_far=so_far)
 
     async def latest_events(self, job_id: str) -> list[JobEvent]:
-        """Return the last events of a job, in order: those that tell what is in progress are among them."""
+        """Return the last events of a job, in order: including those that show what is in progress."""
         return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
@@ -321,7 +321,7 @@ class PortingService:
     def _planned_all(
         self, inspected: Sequence[InspectedBatch], problems: ProblemCollector
     ) -> list[tuple[BatchPlan, list[Goal], Forecast | None]]:
-        """Return what `_planned` does of each batch, with the precisions chosen."""
+        """Return the result of `_planned` for each batch, with the precisions chosen."""
         chosen = [batch.with_precisions() for batch in inspected]
         problems.add(chain.from_iterable(starmap(unreachable, chosen)))
         reject(problems.problems)

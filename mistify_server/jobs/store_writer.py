@@ -62,7 +62,7 @@ class StoreWriter:
         self._away = False
 
     async def write(self, work: Callable[[], _Value]) -> _Value:
-        """Return what a function returns; a cancellation ends the wait for the store, and not the writing.
+        """Return the result of a function; a cancellation ends the wait for the store, and not the writing.
 
         Raises:
             MistifyError: The store will never take it.

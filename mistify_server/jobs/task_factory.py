@@ -157,7 +157,7 @@ def reference_task(plan: BatchPlan, root: SourceResult, threads: Iterable[int]) 
 
 
 def package_settings(job_id: str, goal: Goal) -> PackageSettings:
-    """Return what a goal asks of its package."""
+    """Return the settings that a goal asks for in its package."""
     return PackageSettings(
         job_id=job_id,
         goal_id=goal.id,

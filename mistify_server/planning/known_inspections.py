@@ -34,9 +34,9 @@ _IN_MEMORY: Final = 64
 class KnownInspections:
     """Inspects what is new, each once, and knows the rest.
 
-    What an inspection depends on is its task, where the contents of files stand for their names; the code and
-    the libraries; and this machine, which measures the source. One with problems is made again: what is wrong
-    may be put right.
+    An inspection depends on its task, where the contents of files stand for their names; the code and the
+    libraries; and this machine, which measures the source. An inspection with problems is made again, as the
+    mistakes may have been corrected.
 
     Args:
         kept: The inspections of the store.
@@ -49,7 +49,7 @@ class KnownInspections:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def result(self, task: InspectTask, inspect: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of an inspect task, known or made; whoever wants one that is being made waits.
+        """Return the result of an inspect task, known or made; callers wait for one in progress.
 
         Args:
             inspect: Inspects the source.

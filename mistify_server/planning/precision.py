@@ -112,7 +112,7 @@ class Attempt:
     def lost(self) -> float:
         """Return the share of the checkpoint's accuracy that the package has lost; all where there is none.
 
-        Of an error it is the share of the package's that the checkpoint does not have.
+        For an error, it is the share of the package's error that the checkpoint does not have.
         """
         if not isinstance(self.result, PackageResult):
             return 1.0
@@ -123,7 +123,7 @@ class Attempt:
     def improved(self, attempt: "Attempt") -> "Attempt":
         """Return the attempt if it meets all limits, and this one does not or serves the goal less well.
 
-        That is judged by the scores on the validation data.
+        This is judged by the scores on the validation data.
         """
         package, targets = attempt.result, self.goal.targets
         if not isinstance(package, PackageResult) or not attempt.within_limits:

@@ -207,7 +207,7 @@ def _with_costs(known: EdgeEstimates | None, new: EdgeEstimates | None) -> EdgeE
 
 
 def _inspection_of(plan: BatchPlan) -> Inspection:
-    """Return what the plan has kept of its source's inspection."""
+    """Return the parts of its source's inspection that the plan has kept."""
     return Inspection(
         costs=plan.source_costs,
         floor=plan.floor,

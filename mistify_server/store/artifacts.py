@@ -2,7 +2,7 @@
 
 An artifact's name is the SHA-256 of its content and the suffix that its readers go by, such as
 `9f86d0...a08.keras`. Files are never changed; equal content is kept once. A disk may damage a file all the
-same: whoever asks for one that is `intact` hears of it, and whoever puts the content again replaces it.
+same: `intact` reports it, and putting the content again replaces it.
 """
 
 import filecmp

@@ -115,7 +115,7 @@ class JobChanged:
 class Advanced:
     """The work on a goal, or on the source (`goal_id` None), has advanced, which becomes an event.
 
-    Of a goal that is trained, it becomes a point of its curve, too.
+    For a goal in training, it also becomes a point of its curve.
     """
 
     goal_id: str | None

@@ -59,7 +59,7 @@ class Store:
 def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[Store]:
     """Open a store, made where there is none. Several processes can have it open.
 
-    One that an older Mistify wrote is migrated first, for which no server may use it.
+    A store of an older version is migrated first, while no server may use it.
 
     Args:
         directory: The store's directory.

@@ -72,7 +72,7 @@ class EdgeRecord(Message):
     outputs: tuple[OutputRecord, ...] = ()
 
     def by_output(self, output: str, metric: Metric) -> "EdgeRecord | None":
-        """Return the record by the score of one output in place of all; None where that is not known."""
+        """Return the record by the score of one output in place of all; None where it is unknown."""
         for own in self.outputs:
             if (own.output, own.metric) == (output, metric):
                 return self.model_copy(update={"source": own.source, "lost": own.lost})

@@ -20,7 +20,7 @@ _CHUNK: Final = 1 << 20
 
 
 class _Stamp(NamedTuple):
-    """A file as the disk has it, without its content: whoever changes that changes the stamp as well.
+    """A file as the disk has it, without its content: a change of the content changes the stamp as well.
 
     The time at which anything of the file was changed is no part of it: uploads that are asked for change it.
     """

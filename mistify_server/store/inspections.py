@@ -38,7 +38,7 @@ class KeptInspections:
         self._most = most
 
     def get(self, key: str) -> Inspection | None:
-        """Return an inspection; None if there is none, or what was kept cannot be read any more."""
+        """Return an inspection; None if there is none, or it cannot be read any more."""
         path = self._path(key)
         try:
             kept = _Kept.model_validate_json(path.read_bytes())

@@ -152,7 +152,7 @@ class JobStore(ABC):
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
         """Return up to `limit` of the latest edges of all jobs, the oldest first.
 
-        Those of the same model and data (`subject`) come before others of that kind of network.
+        Edges of the same model and data (`subject`) come before others of that kind of network.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What algorithms prepare, by keys: the parts that are done, and in the end the artifact.
+"""The preparations of algorithms by keys: the finished parts, and in the end the artifact.
 
 A key is a digest of all that a preparation is made from, so that it never stands for another one, whichever
 job it was made for.
@@ -36,7 +36,7 @@ class Preparations:
 
     @contextmanager
     def held(self, key: str) -> Iterator[None]:
-        """Hold a preparation for the block: whoever makes the same one waits, and can then take its artifact.
+        """Hold a preparation for the block: others that make the same one wait, and then take its artifact.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.

@@ -79,9 +79,9 @@ class Uploads:
         return self._bytes
 
     def state(self, file: FileDigest) -> FileState:
-        """Return how much of a file has arrived; one that is there is kept for another day.
+        """Return how much of a file has arrived; a complete one is kept for another day.
 
-        One that the disk has damaged since it came has not arrived.
+        A file that the disk has damaged since then has not arrived.
         """
         if self._is_whole(file.sha256):
             self._touch(self._place(file.sha256))
@@ -136,7 +136,7 @@ class Uploads:
         return path
 
     def collect(self) -> int:
-        """Remove what no job refers to and nobody has asked for during a day; return the bytes freed.
+        """Remove uploads that no job refers to and nobody has asked for during a day; return the bytes freed.
 
         Raises:
             MistifyError: The store cannot be read, so that it is unknown which files jobs refer to.
@@ -279,7 +279,7 @@ class Uploads:
         return self._now() - path.stat().st_atime > KEPT_SECONDS
 
     def _touch(self, path: Path) -> None:
-        """Keep a file or directory for another day; whoever has read it finds it unchanged."""
+        """Keep a file or directory for another day; readers find it unchanged."""
         os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
 
 

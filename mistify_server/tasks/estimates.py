@@ -87,7 +87,7 @@ def _place(distance: float, figures: Sequence[int]) -> int:
 
 
 class EdgeEstimates(Message):
-    """Estimates of an inspection for the edges to come.
+    """Estimates of an inspection for future edges.
 
     Attributes:
         source_steps: Number of steps that tune the source.

@@ -1,4 +1,4 @@
-"""What is in progress, and since when: nothing may refer yet to the files that it has made."""
+"""Work in progress, and its start: nothing may refer yet to the files that it has made."""
 
 import time
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""What a running server tells whoever runs it: figures for Prometheus, and its log."""
+"""Information for the operator of a running server: figures for Prometheus, and its log."""

@@ -1,7 +1,7 @@
 """The log of a server: lines for people, or a line of JSON for each event.
 
-Modules log by the standard library. What a line is about (`job`, `goal`, `edge`, `worker`) is bound where the
-work on it begins, by structlog's context variables, or given as `extra`.
+Modules log by the standard library. The subject of a line (`job`, `goal`, `edge`, `worker`) is bound where
+the work on it begins, by structlog's context variables, or given as `extra`.
 """
 
 import atexit
@@ -55,7 +55,7 @@ _WRITING: Final[Mapping[LogFormat, Sequence[Processor]]] = {
 
 
 def log_handler(chosen: LogFormat, stream: TextIO) -> logging.Handler:
-    """Return what writes records into a stream."""
+    """Return a handler that writes records into a stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

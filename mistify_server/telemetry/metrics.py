@@ -1,4 +1,4 @@
-"""What a server counts and times while it runs, as Prometheus reads it."""
+"""Counts and times of a running server, in the form that Prometheus reads."""
 
 from typing import Final
 

@@ -74,7 +74,7 @@ class Neighbourhood:
         await asyncio.shield(self._change(member, self._measure.point(hints)))
 
     def forget(self, member: str) -> None:
-        """Take out a member; nobody waits for it."""
+        """Take out a member, without waiting for it."""
         self._change(member, None).add_done_callback(self._left)
 
     async def nearest(self, member: str, hints: Hints, count: int) -> list[Neighbour]:

@@ -33,8 +33,8 @@ EXHAUSTIVE: Final = Parameters(tables=1, hashes=0, width=1.0)
 def choose(points: Floats, rng: np.random.Generator) -> Parameters:
     """Choose parameters for points like these, and as many.
 
-    Some points are compared with all others. What parameters would find of their nearest neighbours, and how
-    many others they would rank, follows from the distances (`share_of_neighbours`).
+    Some points are compared with all others. The nearest neighbours that parameters would find, and the
+    others that they would rank, follow from the distances (`share_of_neighbours`).
 
     Args:
         points: [points, dimension].

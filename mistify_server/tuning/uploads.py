@@ -77,7 +77,8 @@ def _wrong(given: str, expected: str) -> MistifyError:
 class WeightFiles:
     """The files of published weights: they stay as long as a publication refers to them.
 
-    Members may publish equal weights, which are one file. What is being published counts as referred to.
+    Members may publish equal weights, which are one file. Weights that are being published count as referred
+    to.
     """
 
     def __init__(self, files: Artifacts, tuning: TuningStore) -> None:

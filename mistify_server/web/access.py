@@ -94,7 +94,7 @@ class Sessions:
 
 
 class AccessMiddleware:
-    """Refusal of requests that a page of another site may have sent, or that nobody known has sent.
+    """Refusal of requests that a page of another site may have sent, or that come from unknown senders.
 
     - Without a token the server is on loopback, and answers to names of loopback alone: another name in
       `Host` is that of a site that has led its own name here (DNS rebinding).

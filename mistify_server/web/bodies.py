@@ -1,4 +1,4 @@
-"""Bodies of requests, none of which is kept in memory without a limit."""
+"""Bodies of requests, which are limited in memory."""
 
 from fastapi import Request
 

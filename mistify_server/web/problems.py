@@ -167,7 +167,7 @@ def _methods(request: Request) -> set[str]:
 
 
 def _answer(request: Request, error: MistifyError, status: int | None = None) -> Response:
-    """Return an error as a page to whoever looks at pages, and as problem details to others."""
+    """Return an error as a page to browsers, and as problem details to others."""
     if not wants_page(request.headers):
         return problem_response(error, status)
     title = error.code.name.replace("_", " ").capitalize()

@@ -18,7 +18,7 @@ _LEAST_BODY_BYTES: Final = 10_000
 
 
 class _Phase(Enum):
-    """What a connection waits for."""
+    """The phase of a connection: the event that it waits for."""
 
     HEAD = auto()
     BODY = auto()

@@ -21,7 +21,7 @@ def report_routes(service: PortingService) -> APIRouter:
         responses=dict(responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG)),
     )
     async def report(job_id: str) -> HTMLResponse:
-        """Show a job as it stands with all its goals, as a page that needs nothing from elsewhere."""
+        """Show the present state of a job with all its goals, as a self-contained page."""
         part = await service.part(job_id)
         page = await asyncio.to_thread(report_page, part.job)
         policy = f"{report_policy()}; frame-ancestors 'none'"

@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
         self.started = True
 
     def protocol(self) -> TimedProtocol:
-        """Return what serves a connection."""
+        """Return a protocol that serves a connection."""
         return TimedProtocol(self.config, self.server_state, {})
 
 

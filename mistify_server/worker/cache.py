@@ -88,7 +88,7 @@ class LearningData:
 
 
 def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, DataPart]:
-    """Return what a model with this signature learns from, and the test data.
+    """Return the data that a model with this signature learns from, and the test data.
 
     As long as the source has not answered, unlabelled inputs stand for the parts that a config leaves out.
     """

@@ -24,11 +24,11 @@ class Checkpoints:
         self._shared = lru_cache(maxsize=4)(self._read)
 
     def source(self, artifact: str) -> SourceModel:
-        """Return a model that nobody may change, whether it has a network or is packaged unchanged."""
+        """Return a model that must not be changed, whether it has a network or is packaged unchanged."""
         return self._shared(artifact)
 
     def shared(self, artifact: str) -> keras.Model:
-        """Return a network that nobody may change."""
+        """Return a network that must not be changed."""
         return _network(self._shared(artifact))
 
     def load(self, artifact: str) -> keras.Model:
@@ -38,7 +38,7 @@ class Checkpoints:
     def save(self, model: keras.Model) -> str:
         """Put a network into the artifacts; equal networks have one file, whenever they were made.
 
-        What its layers would draw at random next is forgotten: whoever trains it says where that starts.
+        The random state of its layers is not saved: training starts from a seed of its own.
         """
         return self.save_source(KerasSource(model))
 
@@ -60,7 +60,7 @@ class Checkpoints:
             return self._artifacts.path(self._artifacts.put(path))
 
     def load_prepared(self, artifact: str | None) -> bytes:
-        """Return what an algorithm has prepared; empty where it has prepared nothing."""
+        """Return the result of an algorithm's preparation; empty where there was none."""
         return self._artifacts.intact(artifact).read_bytes() if artifact else b""
 
     @activity("loading")

@@ -198,10 +198,10 @@ def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExe
 
 
 def _latency_meter(task: AdaptTask | BranchTask, assignment: Assignment) -> LatencyMeter:
-    """Return what measures networks as the goals' packages will run."""
+    """Return a meter that measures networks as the goals' packages will run."""
     return latency_meter(task.quantizations, assignment.setup.train, threads_of(task.budget))
 
 
 def _cost_reader(task: AdaptTask | BranchTask, assignment: Assignment) -> CostReader:
-    """Return what reads the costs of networks off files, converted as the goals' packages will be."""
+    """Return a reader of costs from the files of networks, converted as the goals' packages will be."""
     return cost_reader(assignment.budget, task.quantizations, assignment.setup, threads_of(task.budget))

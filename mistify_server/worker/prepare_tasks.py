@@ -1,7 +1,7 @@
 """Prepare tasks: what an algorithm computes once for all goals of a tree.
 
-What was kept of an attempt that was interrupted is taken up, and what was prepared before from the same
-source and data, by the same code and settings, is taken as it is: both are found by a digest of all that.
+The kept parts of an interrupted attempt are resumed, and earlier preparations from the same source and data,
+by the same code and settings, are reused: both are found by a digest of all of these.
 """
 
 import hashlib

@@ -110,7 +110,7 @@ class PseudoLabeller:
             )
 
     def _objectives(self, data: DataSource, signature: Signature) -> Mapping[str, OutputObjective]:
-        """Return what outputs learn by the test data, where only those have labels."""
+        """Return the outputs' objectives by the test data, where only those have labels."""
         if not data.trains_on_pseudo_labels or not data.labelled:
             return {}
         return objectives_for(signature, self._cache.data(parts_of(data, signature)[1]))

@@ -50,6 +50,6 @@ class ReferenceMeter:
         )
 
     def _as_it_came(self, task: ReferenceTask) -> bytes | None:
-        """Return the source in LiteRT before it was tuned; None where nothing can tune it."""
+        """Return the source in LiteRT before its tuning; None where it cannot be tuned."""
         source = self._cache.source(task.model).network
         return None if source is None else convert(scaled(source, task.data.settings.scale))

@@ -33,7 +33,7 @@ class TrainingSetups:
     def prepare(
         self, teacher: str, data: DataSource, params: Params, *, distilled: bool = True
     ) -> TrainingSetup:
-        """Return what the students of a teacher are trained with.
+        """Return the data and settings that the students of a teacher are trained with.
 
         Args:
             teacher: The teacher's artifact.

@@ -42,7 +42,7 @@ def no_parts(largest: float) -> PackageParts:
 def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
     """Return the variants of a supernet as blocks, those of the network itself first.
 
-    What is read and written at a position has the name that the network's block gives it.
+    The tensors at a position have the names that the network's block gives it.
     """
     supernet, names = trained.supernet, {0: ""}
     flops, blocks = supernet.multiply_adds(), []

@@ -68,7 +68,7 @@ class Scorer:
 class Subnets:
     """The subnets of a trained supernet.
 
-    What is found to be lost by a subnet for one goal counts for all that come after.
+    A loss measured for one goal also serves all later goals.
 
     Args:
         losses: Loss that each of the supernet's variants adds by itself.
@@ -106,8 +106,8 @@ class Subnets:
     def _promising(self, scorer: Scorer, costs: Sequence[Costs], limits: Budget) -> list[Subnet]:
         """Return subnets whose costs, summed up, are within limits, those first that lose least.
 
-        Those with the best sums of losses are scored, and by how far their sums are from that, what variants
-        lose is corrected.
+        Subnets with the best sums of losses are scored, and the errors of the sums correct the losses of
+        variants.
         """
         space = self._supernet.space
         for _ in range(_ROUNDS):
@@ -128,9 +128,9 @@ class Subnets:
 
 
 def corrected(alone: Sequence[float], scored: Mapping[Subnet, float], blocks: int) -> list[float]:
-    """Return what variants lose, so that sums are nearer to what subnets were found to lose.
+    """Return the losses of variants, corrected so that their sums come closer to those measured.
 
-    That is a ridge regression of what the sums are off by on which variants a subnet has.
+    A ridge regression explains the errors of the sums by the variants that a subnet has.
 
     Args:
         alone: Loss that each variant adds by itself, in the order of their numbers.

@@ -107,8 +107,8 @@ class SupernetSpace:
     def within(self, costs: Sequence[Costs], losses: Sequence[float], limits: Budget) -> Iterator[Subnet]:
         """Yield subnets whose costs, summed up, are within limits, those first that lose least.
 
-        What subnets lose is taken to be the sum of what their variants do. Where more beginnings are within
-        the limits than can be looked at, those are left out that lose most.
+        The loss of a subnet is taken to be the sum of its variants' losses. Where more beginnings are within
+        the limits than can be examined, those that lose most are left out.
 
         Args:
             costs: Costs of each variant, on the axes of the limits at least.

@@ -135,7 +135,7 @@ class Supernet:
         return _examples_kept(self._graphs, most)
 
     def features(self, inputs: Tensors) -> list[tf.Tensor]:
-        """Return what the network computes at each position from 1 on, but for the outputs."""
+        """Return the network's values at each position from 1 on, except for the outputs."""
         tensor = next(iter(call(self._blocks[0], inputs, training=False).values()))
         features = [tensor]
         for block in self._blocks[1:-1]:
@@ -196,7 +196,7 @@ class Supernet:
         return analyse(self._variants[number - self.space.blocks]).graph
 
     def subnet_of(self, model: keras.Model) -> Subnet | None:
-        """Return the subnet that a network is; None where it is none, as one that is cut in width.
+        """Return the subnet that a network consists of; None for others, such as one that is cut in width.
 
         Args:
             model: A network whose layers have the supernet's names, as its subnets have them.
@@ -248,7 +248,7 @@ class Supernet:
         return TrainedSupernet(cls(source, largest, space, model, about["unfit"]), about["losses"])
 
     def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:
-        """Return what a subnet computes at a position; zeros where it computes nothing there."""
+        """Return a subnet's value at a position; zeros where it computes nothing there."""
         numbers = self.space.ending[position]
         if len(numbers) == 1 and not self._covers(position):
             return self._blocks[numbers[0]](features[position - 1], training=False)
@@ -317,7 +317,7 @@ def _examples_kept(blocks: Sequence[Graph], most: int) -> int:
 
 
 def _features(blocks: Sequence[Structure], some: Dataset) -> list[Dataset]:
-    """Return what each block reads of some examples, in order."""
+    """Return the inputs of each block for some examples, in order."""
     tensors: list[Any] = list(some.inputs.values())
     features = []
     for structure in blocks:

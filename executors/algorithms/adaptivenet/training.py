@@ -103,7 +103,7 @@ class SupernetTraining:
     def of(
         cls, assignment: Assignment, params: AdaptiveNetParams, progress: PreparationProgress
     ) -> Self | None:
-        """Return the training as far as it has come; None where no block of the source can be replaced."""
+        """Return the training so far; None where no block of the source can be replaced."""
         source, part = assignment.source, progress.part(_PART)
         if part:
             supernet, state = _Progress.loaded(part, source, params.largest)
@@ -131,7 +131,7 @@ class SupernetTraining:
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:
-        """Return what each variant loses by itself; the blocks of the network itself come first, at 0."""
+        """Return the loss of each variant by itself; the blocks of the network itself come first, at 0."""
         space = self._supernet.space
         variants = range(space.blocks, len(space.places))
         return [0.0] * space.blocks + [scorer.lost(space.with_one(number)) for number in variants]

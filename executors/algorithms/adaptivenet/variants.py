@@ -1,4 +1,4 @@
-"""What blocks of a network can be replaced with (AdaptiveNet 4.1, granularity-aware expansion)."""
+"""The replacements of a network's blocks (AdaptiveNet 4.1, granularity-aware expansion)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

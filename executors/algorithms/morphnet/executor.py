@@ -225,7 +225,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         ]
 
     def _savings(self, name: str, units: int) -> dict[int, float]:
-        """Return what cutting some numbers of a group's units saves, on the axes that matter now."""
+        """Return the savings of cutting given numbers of a group's units, on the axes that matter now."""
         widths = self._state.masks.widths
         step = 2 ** max(0, (widths[name] // _WIDTHS).bit_length() - 1) if widths[name] >= _WIDTHS else 1
         counts = [
@@ -261,7 +261,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         )
 
     def _needed(self, gone: list[Candidate], cut: list[Candidate], limits: Costs) -> list[Candidate]:
-        """Return what is gone in any case, and as few of the others as the limits allow.
+        """Return the candidates that go in any case, and as few of the others as the limits allow.
 
         Hardware computes several channels at once: between two such steps a cut saves little or nothing.
         So units are put back, the most important first, until that group takes no more; then of the others.

@@ -79,7 +79,7 @@ class NestedExecutor(PruningExecutor):
 
     @classmethod
     def preparing_steps(cls, params: Params, distance: float) -> int:
-        """Return the steps of all segments that a goal needs which is so far from the source."""
+        """Return the steps of all segments needed by a goal at this distance from the source."""
         return _segments_between(distance) * cls._nested(params).segment_steps
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:

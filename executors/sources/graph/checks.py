@@ -15,7 +15,7 @@ _WAITING: Final = "^"
 
 
 def is_message(node: Any) -> bool:
-    """Check whether a node writes a message for whoever runs the graph, and no file."""
+    """Check whether a node writes a message for the person who runs the graph, and no file."""
     stream = node.attr["output_stream"].s.decode() if node.op == "PrintV2" else ""
     return node.op in ("Print", "PrintV2") and not stream.startswith("file:")
 
@@ -23,7 +23,8 @@ def is_message(node: Any) -> bool:
 def remove_checks(graph: Any) -> None:
     """Remove operations that change no result from a graph and its functions.
 
-    What waited for one of them waits for what that one waited for: it may be on one side of a condition.
+    Operations that waited for one of them wait for its own predecessors: it may be on one side of a
+    condition.
 
     Args:
         graph: A `GraphDef`, changed in place.

@@ -102,7 +102,7 @@ def _resized(graph: Graph, image: int, share: float) -> Graph | None:
 def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shape:
     """Return the shape that a call writes now; a size that was free, and is the trial batch's, stays free.
 
-    Operations are run: many tell their shape from their arguments alone, and not from what they are given.
+    Operations are run: many derive their shape from their arguments alone, and not from their inputs.
     """
     is_layer = isinstance(node.layer, layers.Layer)
     make = keras.KerasTensor if is_layer else keras.ops.zeros
@@ -120,7 +120,7 @@ def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shap
 def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
     """Check whether a call gives as many channels as before, at a position at least, with its weights.
 
-    What was free, as the number of examples is, has to be free still.
+    A free size, such as the number of examples, has to stay free.
 
     Args:
         node: The present call.

@@ -42,7 +42,7 @@ def blocks(graph: Graph) -> list[list[str]]:
 
 
 def freeze(model: keras.Model, layers: Collection[str]) -> None:
-    """Make some layers untrainable, so that no adaptation changes them. Those that are already stay so."""
+    """Make some layers untrainable, so that no adaptation changes them; others stay as they are."""
     for layer in model.layers:
         if layer.name in layers:
             layer.trainable = False

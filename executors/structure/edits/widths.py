@@ -42,7 +42,7 @@ def narrow_arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return arrays of the shapes of the model's weights, by name, cut as `narrow` cuts the weights.
 
-    Those of layers that the structure does not have are left out.
+    Arrays of layers that the structure does not have are left out.
 
     Args:
         structure: The structure of the network before the cut.
@@ -92,7 +92,7 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
 
 
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
-    """Return a wider model that computes the same, of the widths that `widened` tells.
+    """Return a wider model that computes the same, with the widths of `widened`.
 
     New units are variants of others: what makes them is the other's weights, changed at random, and they add
     nothing at first to what was there before. So each has gradients of its own; copies would stay alike.
@@ -216,7 +216,7 @@ def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Ge
 
 
 def _averaged(structure: Structure) -> list[Channels]:
-    """Return what each layer norm averages over; it must keep its proportions."""
+    """Return the channels that each layer norm averages over, which must keep their proportions."""
     return [
         structure.channels[node.output]
         for node in structure.graph.nodes

@@ -55,10 +55,10 @@ class Product:
     spread: int = 1
 
     def added(self, constant: Array, rank: int) -> Array:
-        """Return what a constant at every position of the kernel adds to an output position.
+        """Return the amount that a constant at every position of the kernel adds to an output position.
 
-        That is the sum over the positions, of which a transposed kernel gives each output position its part
-        on average (but for padded borders).
+        It is the sum over the positions, of which a transposed kernel gives each output position its part on
+        average (but for padded borders).
 
         Args:
             constant: [*positions, *outputs].
@@ -128,7 +128,7 @@ class LayerHandler(ABC):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return what one call does in LiteRT at batch 1: by default a pass over its output, or nothing.
+        """Return the operations of one call in LiteRT at batch 1: by default a pass over its output, or none.
 
         Args:
             weights: Shapes of the layer's weights.

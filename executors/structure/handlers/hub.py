@@ -16,7 +16,7 @@ register(layers.ReversibleEmbedding)(Embedding)
 
 @register(layers.PositionEmbedding)
 class PositionEmbedding(LayerHandler):
-    """A table [positions, C] as wide as the tensor whose positions it tells."""
+    """A table [positions, C] as wide as the tensor whose positions it encodes."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, for the layer takes its width from its input."""

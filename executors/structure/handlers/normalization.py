@@ -71,7 +71,7 @@ class GroupNormalization(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return what a layer norm does."""
+        """Return the operations of a layer norm."""
         return (over(OperatorKind.ADD, output, times=9),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

@@ -24,7 +24,7 @@ layers = keras.layers
 
 
 class KeepsChannels(LayerHandler):
-    """Whatever becomes of channels here, all of them stay."""
+    """A layer whose channels all stay."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Keep the channels."""
@@ -70,7 +70,7 @@ class Arithmetic(KeepsChannels):
     *(layers.RandomRotation, layers.RandomTranslation, layers.RandomZoom),
 )
 class AugmentationHandler(KeepsChannels):
-    """Of images, in training alone."""
+    """Changes images, in training alone."""
 
 
 @register(layers.Masking, layers.UnitNormalization)
@@ -235,7 +235,7 @@ class GetItem(PassesLastAxis):
 
 
 def _axes(axis: Any) -> list[int]:
-    """Return axes as a list, none where all of them are meant."""
+    """Return axes as a list, which is empty where all of them are meant."""
     if axis is None:
         return []
     return [axis] if isinstance(axis, int) else list(axis)

@@ -33,7 +33,7 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
 
 
 def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
-    """Return what a layer reads; refuse a state from elsewhere, and keep the steps of a mask."""
+    """Return the channels of a layer's sequence; refuse an external state, and keep the steps of a mask."""
     if node.layer.stateful:
         raise UnsupportedLayerError(
             f"layer {node.name!r} is stateful; expected stateful=False, "

@@ -28,7 +28,7 @@ class CodeFile(Settings):
 
 
 def named_in_file(text: object) -> tuple[str, str] | None:
-    """Return the file and the name in `FILE.py:NAME`; None of any other value."""
+    """Return the file and the name in `FILE.py:NAME`; None for any other value."""
     match = _FILE_AND_NAME.fullmatch(text) if isinstance(text, str) else None
     return None if match is None else (match["path"], match["name"])
 

@@ -1,4 +1,4 @@
-"""The settings of data in a config, besides the place of the files."""
+"""The settings of data in a config, apart from the paths of files."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

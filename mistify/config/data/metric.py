@@ -23,7 +23,7 @@ class Metric(StrEnum):
     A goal's `accuracy` is what the metric has to reach: a lower limit of a share, an upper one of an error.
 
     - `accuracy`: the share of right answers.
-    - `agreement`: the same where nobody knows what is right: the share of answers that are the source's.
+    - `agreement`: the same where the right answers are unknown: the share of answers that are the source's.
     - `balanced_agreement`: its mean over the classes of the source's answers.
     - `f1`, `roc_auc`: means over the classes.
     - `mean_iou`: intersection over union, mean over the classes, for a class at each position of an image.

@@ -1,4 +1,4 @@
-"""What an app does with inputs and outputs of a package: preparing an input, and naming classes."""
+"""The way an app handles a package's inputs and outputs: preparing an input, and naming classes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeAlias

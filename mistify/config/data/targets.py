@@ -13,7 +13,7 @@ OVERALL: Final = ""
 
 
 def above_all_shares(figure: float, output: str, metric: Metric | None) -> InvalidValue | None:
-    """Return what is wrong with a figure above 1 that a share is to reach; None where nothing is.
+    """Return the mistake in a figure above 1 that a share should reach; None where there is none.
 
     Args:
         output: The output's name, or `OVERALL`.
@@ -102,7 +102,7 @@ def serves_better(
 
 
 def strictest(*targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Return the targets that are reached by whoever reaches all of these: one for each output."""
+    """Return the targets that imply all of these: one for each output."""
     best: dict[tuple[str, Metric], Target] = {}
     for target in chain.from_iterable(targets):
         key = target.output, target.metric

@@ -1,1 +1,1 @@
-"""What a config asks of a package: precision, compression, branches, training on the device."""
+"""The parts of a config about the package: precision, compression, branches, training on the device."""

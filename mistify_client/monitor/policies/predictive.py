@@ -87,7 +87,7 @@ class _Predictions:
     def best(self, options: Iterable[int]) -> int:
         """Return the best of the options.
 
-        Of branches it is the most accurate one; among equals the fastest, and then the first. Subnets are
+        Among branches it is the most accurate one; among equals the fastest, and then the first. Subnets are
         ordered by accuracy and loss, so it is the last of those that reach the target's accuracy, if any do.
         """
         return max(options, key=self._rank)

@@ -152,7 +152,7 @@ def _agreements(new: Array, old: Array) -> Array:
 def _fastest(
     network: Network, directory: Path, state: Path, values: Mapping[str, Array]
 ) -> Callable[[], object]:
-    """Return what runs the fastest option of a package on its inputs, by name."""
+    """Return a function that runs the fastest option of a package on its inputs, by name."""
     options = options_of(directory, network.manifest, state)
     blocks = options.options[options.fastest].blocks
     if blocks is None:

@@ -46,7 +46,7 @@ class Shortfall:
         return self.targets.latency is not None and self.fastest_ms > self.targets.latency
 
     def share(self, latency_ms: float) -> float:
-        """Return what an inference of the fastest branch may take of its time that a smaller network saves.
+        """Return the share that fits the target, of the fastest branch's time that depends on the network.
 
         Args:
             latency_ms: The target.

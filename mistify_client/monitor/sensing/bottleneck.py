@@ -50,7 +50,7 @@ class FixedTime:
 
     Most switches happen because conditions change, and then the points say nothing. A network counts only
     when two measurements in a row agree, the last two before the switch and the first two after it. If the
-    smaller network takes longer than the larger one, conditions have changed all the same.
+    smaller network takes longer than the larger one, conditions have changed as well.
 
     Attributes:
         fixed_ms: The time that stays; None while no two networks could be compared.

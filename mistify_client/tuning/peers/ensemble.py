@@ -144,7 +144,7 @@ def _relative_distances(peers: Mapping[str, Predictions], own: Predictions) -> d
 
     The own network counts for the median. The usual distance is the median distance of the peers. If that is
     0, because at least half of them equal the median, it is the distance of the own network; if that is 0 as
-    well, any peer that differs is infinitely far. Of several outputs the furthest counts.
+    well, any peer that differs is infinitely far. Among several outputs the furthest counts.
     """
     ratios = dict.fromkeys(peers, 0.0)
     for name in own if peers else ():

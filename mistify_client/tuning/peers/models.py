@@ -182,7 +182,7 @@ class PeerOutputs:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def _write(self, key: str, network: Network, training: Training) -> None:
-        """Write outputs chunk by chunk; they are there completely or not at all."""
+        """Write outputs chunk by chunk; they are written completely or not at all."""
         partial = self._directory.with_name(_PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
         try:

@@ -1,10 +1,10 @@
 """Forecasts of accuracies by Monte Carlo: many networks are drawn at random, and quantiles of them reported.
 
-The tuned source is drawn on a scale without ends, on which errors are about as large everywhere: the logit
-of a share, the negative logarithm of an error. Along it a network that still learns gains about as much with
-each doubling of its steps, and so does one that is adapted from it, by its own steps. From what that comes
-to, it loses a share by Student's t distribution: how much the losses of a new model scatter is not known
-well. What is reported is counted on a test set of limited size.
+The tuned source is drawn on a scale without ends, on which errors are about as large everywhere: the logit of
+a share, the negative logarithm of an error. Along it a network that still learns gains about as much with
+each doubling of its steps, and so does one that is adapted from it, by its own steps. From there, it loses a
+share by Student's t distribution: how much the losses of a new model scatter is not known well. The reported
+figure is counted on a test set of limited size.
 """
 
 from collections.abc import Sequence
@@ -160,7 +160,7 @@ def _normal(random: np.random.Generator) -> Floats:
 
 
 def _scale(metric: Metric, figure: float, examples: int) -> float:
-    """Return a figure on the scale; half an example is right and half is wrong besides those of the data."""
+    """Return a figure on the scale; half a right and half a wrong example are added to the data's."""
     if not metric.is_share:
         return -log(max(figure, 1e-12))
     share = (figure * examples + 0.5) / (examples + 1)
@@ -168,7 +168,7 @@ def _scale(metric: Metric, figure: float, examples: int) -> float:
 
 
 def _figures(metric: Metric, places: Floats) -> Floats:
-    """Return what stands at places on the scale; the inverse of `_scale`."""
+    """Return the figures at places on the scale; the inverse of `_scale`."""
     figures: Floats = 1 / (1 + np.exp(-places)) if metric.is_share else np.exp(-places)
     return figures
 

@@ -166,7 +166,7 @@ class Chooser:
         ]
 
     def _at_latency(self, algorithm: str, edge: Edge, lost: Estimate) -> Estimate:
-        """Return what is lost under the edge's limits, which may be on latency."""
+        """Return the loss under the edge's limits, which may be on latency."""
         gain = self._candidates[algorithm].gain_at_latency if edge.limits_latency else 0.0
         return replace(lost, mean=lost.mean - gain * edge.halvings)
 

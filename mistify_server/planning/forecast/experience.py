@@ -68,7 +68,7 @@ class Experience:
         self._weights = self._inverse @ (np.array([record.lost for record in records]) - self._seen.mean)
 
     def of_output(self, subject: str, output: str, metric: Metric) -> "Experience":
-        """Return what is known of one output of a model: the records of that model are by its own score.
+        """Return the experience with one output of a model: the records of that model are by its own score.
 
         Where none has that score, the output is expected to lose the share that all of them lose together.
         """
@@ -117,7 +117,7 @@ class Experience:
         return _DEGREES + self._count(subject)
 
     def source(self, subject: str, source_steps: int) -> float | None:
-        """Return what the tuned source reached in the last job with it; None where there was none."""
+        """Return the tuned source's figure in the last job with it; None where there was none."""
         reached = [
             record.source
             for record in self._records
@@ -126,7 +126,7 @@ class Experience:
         return reached[-1] if reached else None
 
     def step_seconds(self, subject: str) -> float | None:
-        """Return the seconds of a training step of the source by the latest edges; None without any."""
+        """Return the seconds of a training step of the source by the latest edges; None without any edges."""
         seconds = [
             record.seconds / (record.case.work + self.overhead(record.case.algorithm))
             for record in self._records
@@ -135,7 +135,7 @@ class Experience:
         return float(np.median(seconds[-_LATEST:])) if seconds else None
 
     def overhead(self, algorithm: str) -> int:
-        """Return the time of an edge besides its training, in training steps of the source."""
+        """Return the time of an edge without its training, in training steps of the source."""
         return self._candidates[algorithm].edge if algorithm in self._candidates else 0
 
     def evidence(self, subject: str, kind: str) -> str:

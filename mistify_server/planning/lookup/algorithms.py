@@ -19,8 +19,8 @@ def known_algorithms() -> frozenset[str]:
 def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCollector) -> None:
     """Check the name of an algorithm and its settings; those of plug-ins are left to a worker.
 
-    Under a name that nobody knows, the settings are checked as those of the algorithm that is probably meant,
-    or else those that all algorithms have.
+    Under an unknown name, settings are checked as those of the most similar algorithm, or else as those that
+    all algorithms have.
 
     Args:
         place: JSON path of the config.

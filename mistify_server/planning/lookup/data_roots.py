@@ -28,7 +28,7 @@ class PathKind(Enum):
 class DataRoots:
     """Directories below which models and data lie, with every symbolic link resolved.
 
-    `uploads` are what callers have sent; None where nothing can be.
+    `uploads` are what callers have sent; None where there are no uploads.
     """
 
     roots: tuple[Path, ...]
@@ -117,7 +117,7 @@ class DataRoots:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most like one, with or without its suffix; None if none is like it both ways.
+    """Return the name most similar to one, with or without its suffix; None if none is similar both ways.
 
     `nan.npz` is like `nope2.npz` by its suffix alone.
     """

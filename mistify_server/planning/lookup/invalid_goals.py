@@ -1,4 +1,4 @@
-"""Configs of invalid goals, repaired so that their valid parts can be looked up all the same."""
+"""Configs of invalid goals, repaired so that their valid parts can still be looked up."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy

@@ -34,7 +34,7 @@ def read_and_resolve(
 ) -> tuple[BatchReading, list[ResolvedBatch]]:
     """Return the configs of a text with the models, data and devices that they name.
 
-    What is wrong with some does not keep others, or their other parts, from being looked up.
+    Mistakes in some do not keep others, or their other parts, from being looked up.
 
     Args:
         config_text: JSON as in the paper's Figure 3.

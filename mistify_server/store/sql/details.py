@@ -48,8 +48,8 @@ def details_of(session: Session, job_id: str, goal_id: str) -> GoalDetails:
 def insert_points(session: Session, job_id: str, events: Iterable[GoalEvent], first: int) -> None:
     """Insert the points of curves that simultaneous events are, and thin the curves out.
 
-    Of every 1, 2, 4, ... points one is kept, as many as `MOST_POINTS` allow, and the last one: so the points
-    stay evenly apart, and nothing but their numbers is needed to tell which they are.
+    One of every 1, 2, 4, ... points is kept, as many as `MOST_POINTS` allow, and the last one: so the points
+    stay evenly apart, and their numbers alone say which are kept.
 
     Args:
         first: Number of the first event.

@@ -47,7 +47,7 @@ def translated(store: Path) -> Iterator[None]:
 
 
 def disk_failure(error: BaseException, store: Path) -> MistifyError | None:
-    """Return what the operator has to do about a failure of the disk; None for any other failure."""
+    """Return advice for the operator about a failure of the disk; None for any other failure."""
     cause = error.orig if isinstance(error, DatabaseError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     advice = None if code is None else _ADVICE.get(code & 0xFF)

@@ -69,7 +69,7 @@ _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
 def _reader(column: ColumnElement[Any], kind: Any) -> Callable[[Any], Any]:
-    """Return what turns a column of a goal's row, JSON as its text, into the value of a type.
+    """Return a function that turns a column of a goal's row, JSON as its text, into the value of a type.
 
     Most goals of a job agree in most of their values: one that was read lately is not read again.
     """

@@ -173,7 +173,7 @@ class LayersRow(Table):
 class CurvePointRow(Table):
     """A point of the curve of a goal's training (`ProgressUpdate`).
 
-    Those with an accuracy (`measured`) are numbered and thinned out apart from the others; `sequence` is the
+    Points with an accuracy (`measured`) are numbered and thinned out apart from the others; `sequence` is the
     number of the point's event.
     """
 

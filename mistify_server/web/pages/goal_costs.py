@@ -24,7 +24,7 @@ class Cost:
 def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -> list[Cost]:
     """Return the costs of a goal's package that the cost model knows, then what was measured.
 
-    Of a goal without a package they are those that it limits.
+    For a goal without a package they are those that it limits.
 
     Args:
         source: None while it is unknown.

@@ -1,4 +1,4 @@
-"""What is in progress in a job, as its last events tell."""
+"""Work in progress in a job, by its last events."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ SOURCE = "source"
 
 
 def progress_of(events: Iterable[JobEvent]) -> dict[str, str]:
-    """Return what is done for each goal that is in progress, and for the source, as text.
+    """Describe the present work on each goal in progress, and on the source.
 
     `static/mistify.js` does the same with the events that follow.
     """

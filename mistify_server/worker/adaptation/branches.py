@@ -21,7 +21,7 @@ Descent = Callable[[keras.Model, Mapping[float, Budget]], list[EdgeOutcome]]
 
 @dataclass(frozen=True)
 class Branched:
-    """The layers that all branches share, and the branches by their shares, but for one that is there."""
+    """The layers that all branches share, and the adapted branches by their shares."""
 
     base: tuple[str, ...]
     outcomes: Mapping[float, EdgeOutcome]

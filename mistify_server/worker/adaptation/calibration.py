@@ -31,7 +31,7 @@ def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
     """Return the profiles, with this machine's corrected to predict the latency of a converted network.
 
-    It is measured with the threads of each. One that LiteRT cannot run here corrects nothing.
+    It is measured with the threads of each. A network that LiteRT cannot run here corrects nothing.
     """
     return tuple(
         _calibrated_by(profile, cost, network) if is_host(profile.name) else profile for profile in profiles
@@ -52,8 +52,8 @@ def calibrated_host(
     """Yield this machine's profile at each precision, corrected to predict the source and its least network.
 
     The source is measured at each precision, the least network in float32 and int8: its kernels are too small
-    to differ at others. With threads that the machine was not measured with, networks are held to gain as
-    much as these do over one. Where they cannot be converted, or cannot run here, they are held to take as
+    to differ at others. With threads that the machine was not measured with, networks are assumed to gain as
+    much as these do over one. Where they cannot be converted, or cannot run here, they are assumed to take as
     long as in float32; a least network that cannot at all does not count. A source that cannot run here in
     float32 corrects nothing.
 
@@ -83,7 +83,7 @@ def calibrated_host(
 
 
 def at_each_precision(profiles: Profiles) -> Profiles:
-    """Return the profiles with this machine's at each precision, where networks are held to take the same."""
+    """Return the profiles with this machine's at each precision, where networks are assumed to be as fast."""
     hosts = [profile for profile in profiles if is_host(profile.name)]
     others = (profile for profile in profiles if not is_host(profile.name))
     at_each = (

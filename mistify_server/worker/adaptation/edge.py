@@ -279,7 +279,7 @@ def _planned_by_measurement(
     Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
     in LiteRT. Profiles are off by some per cent, and for each architecture by others, so that a plan's own
     correction may lead back to one before it: then the next is looked for between the corrections that left
-    too much room and those that left too little. The plan counts that meets the limits most narrowly. One
+    too much room and those that left too little. The plan counts that meets the limits most narrowly. A plan
     that cannot run here is the last: without its reading, the next would be the same.
 
     Args:

@@ -70,10 +70,10 @@ def latency_meter(
 def latencies(
     model: keras.Model, precisions: Sequence[Quantization], train: Dataset, threads: int = 1
 ) -> dict[Quantization, float]:
-    """Return what a network takes in LiteRT on this machine, in milliseconds, in float32 and at precisions.
+    """Return a network's latencies in LiteRT on this machine, in milliseconds, in float32 and at precisions.
 
-    Precisions at which it cannot be converted, or cannot run here, are left out. What the converter raises of
-    it in float32 is raised.
+    Precisions at which it cannot be converted, or cannot run here, are left out. Errors of the converter in
+    float32 are raised.
 
     Args:
         precisions: Precisions to measure besides float32.

@@ -23,9 +23,9 @@ def cost_reader(
 ) -> CostReader:
     """Return a function that converts networks as their packages will be, and reads the costs of the files.
 
-    Of several packages with one axis the larger cost counts. Training for int8 changes no cost. Nothing is
-    converted for limits that are on no such axis. A precision at which a network cannot be converted has no
-    costs: packaging says why not.
+    Where several packages share an axis, the larger cost counts. Training for int8 changes no cost. Nothing
+    is converted for limits that are on no such axis. A precision at which a network cannot be converted has
+    no costs: packaging reports the reason.
 
     Args:
         budget: The limits.

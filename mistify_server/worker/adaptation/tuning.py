@@ -68,6 +68,6 @@ class TuningReport:
         return _REPORT_STEPS <= part <= done < self.steps and done % part < _REPORT_STEPS
 
     def _look(self) -> float | None:
-        """Return the accuracy; None where the sample cannot tell, as it has too few classes."""
+        """Return the accuracy; None where the sample has too few classes."""
         accuracy = self.trainer.evaluation.score(self.sample, self.setup.metric)
         return accuracy if isfinite(accuracy) else None

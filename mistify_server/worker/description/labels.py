@@ -1,4 +1,4 @@
-"""The names of the classes that outputs tell apart."""
+"""The names of the classes that outputs distinguish."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,7 +17,7 @@ Counts = Mapping[str, int]
 
 
 def label_count(output: Output, objective: OutputObjective) -> int:
-    """Return how many names an output has: 0 if it tells no classes apart, 2 if it says yes or no."""
+    """Return the number of an output's names: 0 if it distinguishes no classes, 2 if it says yes or no."""
     if not isinstance(objective, Categorical | Binary):
         return 0
     count = (output.shape or (1,))[-1] or 0

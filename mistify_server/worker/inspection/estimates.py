@@ -1,4 +1,4 @@
-"""Estimates of an inspection for the edges to come (paper 4.1, 4.3)."""
+"""Estimates of an inspection for future edges (paper 4.1, 4.3)."""
 
 from collections.abc import Collection
 from math import isfinite, log2

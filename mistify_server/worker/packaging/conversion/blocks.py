@@ -41,8 +41,8 @@ def block_store(
     """Convert blocks into a store: its manifest, and a `.tflite` for each, by the names of the files.
 
     Each has the signatures of a package, for any batch and for batch 1. In int8, all blocks pass each other
-    integers, of the scale that the first block has whose output is there. Where one has no kernel for
-    that, floats are passed.
+    integers, with the scale of the first block whose output is at that position. Where a block has no kernel
+    for that, floats are passed.
 
     Args:
         blocks: The variants of each position, those that make the original network first.

@@ -33,7 +33,7 @@ _OWN_FIXES: Final = {
 
 
 class _Lacking(NamedTuple):
-    """What needs an operation that LiteRT lacks, and how to do without."""
+    """A part that needs an operation that LiteRT lacks, and the way to do without it."""
 
     value: str
     fix: str = _FIX

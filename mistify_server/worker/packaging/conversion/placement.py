@@ -96,7 +96,8 @@ def _absent(constants: Sequence[StoredConstant], plain: Callable[[], bytes]) -> 
 def _kept_apart(places: Places, network: bytes, random: Collection[int]) -> list[str]:
     """Return the weights that no operator reads together with constants, such as a bias, that have marks.
 
-    Those were computed from the weights beside them. Where there are none, it may have been any.
+    Such constants were computed from the weights beside them; where there are no weights beside them, from
+    any.
     """
     beside = set[int]().union(*(read for read in _reads(network) if not read.isdisjoint(random)))
     kept = [name for name, at in places.items() if beside.isdisjoint(place.offset for place in at)]

@@ -101,7 +101,7 @@ def kind_of(objective: OutputObjective) -> OutputEncoding:
 def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
     """Check that the network that is trained computes what the served one does.
 
-    Of the examples as many are compared as fit into a batch of both.
+    As many examples are compared as fit into a batch of both.
     """
     served, count = Runner(network), len(next(iter(examples.values())))
     try:

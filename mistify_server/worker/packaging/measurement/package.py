@@ -73,7 +73,7 @@ class PackageMeasurements:
 
     @property
     def own(self) -> Measurement:
-        """Return what was measured of the goal's own network."""
+        """Return the measurements of the goal's own network."""
         return self.branches[self.default]
 
 
@@ -158,9 +158,9 @@ def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float
 def _note(
     conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs, validation: Dataset
 ) -> str:
-    """Return what was not measured, not gained by the precision, or lost by the compression.
+    """Describe costs not measured, gains that the precision did not bring, and losses through compression.
 
-    The compression came to `stored`. What precisions lose is explained by some of the validation data.
+    `stored` has the result of compression. Some of the validation data explain the losses of precisions.
     """
     metric, compression = task.data.validation_metric, task.settings.compression
     precision = task.settings.quantization.precision

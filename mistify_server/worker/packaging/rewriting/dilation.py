@@ -103,7 +103,7 @@ def _window(kernel: Any) -> list[int]:
 
 
 def _source(tensor: str, nodes: Mapping[str, Any]) -> Any:
-    """Return the node that computes a tensor, without a reshaping between; None if there is none."""
+    """Return the node that computes a tensor, passing over reshapings; None if there is none."""
     source = nodes.get(_node_of(tensor))
     return _source(source.input[0], nodes) if source is not None and source.op in _RESHAPING else source
 

@@ -34,7 +34,7 @@ class LiteRtError(MistifyError):
 
 
 def in_litert(function: Callable[..., T], *arguments: object) -> T:
-    """Return what a function returns that opens networks in LiteRT.
+    """Return the result of a function that opens networks in LiteRT.
 
     Args:
         function: A function at the top level of a module that imports no TensorFlow.

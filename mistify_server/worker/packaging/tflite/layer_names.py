@@ -15,7 +15,7 @@ _PARTS: Final = re.compile(r"[/;:]")
 
 
 def layer_at(place: str, layers: Collection[str]) -> str | None:
-    """Return the layer that a part of a converted network comes from; None where its name does not tell.
+    """Return the layer that a part of a converted network comes from; None where its name does not say.
 
     Args:
         place: TensorFlow's name for it, such as `functional_1/conv_2/convolution`; several names joined by

@@ -26,7 +26,7 @@ _WIDTHS = {
 def memory_bytes(network: bytes, only: Collection[str] = ()) -> float:
     """Return the constants as they are stored, each once, plus the most bytes of tensors alive at once.
 
-    That is for one example, where tensors have the types of the file: an int8 tensor takes a byte an element,
+    It is for one example, where tensors have the types of the file: an int8 tensor takes a byte an element,
     and a kernel that was left in float32 takes four.
 
     Args:

@@ -109,7 +109,7 @@ def _table(rows: BlockAxis, columns: BlockAxis, across: int) -> Any:
 
 
 def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return what each pair of the output reads, side by side [n, rows read, pairs, columns read * c]."""
+    """Return the values that each output pair reads, side by side [n, rows read, pairs, columns read * c]."""
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
     _, height, width, channels = image.shape
     pairs = tf.reshape(image, [-1, height, width // 2, 2 * channels])
@@ -118,7 +118,7 @@ def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
 
 
 def _parts(image: Any) -> list[Callable[[Any], Any]]:
-    """Return what cuts each part of a batch from a tensor."""
+    """Return functions that cut the parts of a batch from a tensor."""
     batch, *sizes = image.shape
     if batch is None:
         return [lambda tensor: tensor]

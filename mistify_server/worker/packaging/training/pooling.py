@@ -1,4 +1,4 @@
-"""Poolings over windows of an image. Those over all positions are reductions, whose gradients LiteRT has."""
+"""Poolings over windows of an image. Over all positions they are reductions, whose gradients LiteRT has."""
 
 from typing import Any
 

@@ -67,8 +67,8 @@ def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: Window
 def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     """Return the gradient of a kernel from the image and the gradient of all places of the kernel.
 
-    Without a stride the windows are those of `image_gradient`, gathered once for both. Those of an image with
-    few channels are smaller: it is mostly the network's input, of which no gradient is asked for.
+    Without a stride the windows are those of `image_gradient`, gathered once for both. Windows of an image
+    with few channels are smaller: it is mostly the network's input, whose gradient is not needed.
     """
     *_, read, made = kernel.shape
     if rows.stride == columns.stride == 1 and read * _FEW > made:
@@ -80,7 +80,7 @@ def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, co
 
 
 def _windows(image: Any, blocks: _Blocks) -> Any:
-    """Return what each block reads, side by side [groups * n, blocks, positions * channels]."""
+    """Return the values that each block reads, side by side [groups * n, blocks, positions * channels]."""
     rows, columns = blocks.rows.windows, blocks.columns.windows
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
     _, height, width, channels = image.shape
