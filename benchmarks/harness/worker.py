@@ -18,6 +18,7 @@ from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
 from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchResult,
@@ -209,14 +210,9 @@ class Porting:
         """Return branches of a checkpoint at multiples of its share, with a number of steps for each."""
         result = self._runner.run(
             BranchTask(
+                recipe=self._taught(self._with_steps(steps, self._cuts)),
                 parent=checkpoint.artifact,
-                teacher=self._made.teacher,
-                data=self.data,
-                algorithm=self._algorithm,
-                algorithm_config=self._with_steps(steps, self._cuts),
-                hardware={},
                 budget={FLOPS: share * self._full},
-                seed=self._seed,
                 shares=tuple(multiples),
                 costs=dict(checkpoint.costs),
             )
@@ -262,12 +258,9 @@ class Porting:
     ) -> PackageResult:
         result = self._runner.run(
             PackageTask(
+                recipe=self._taught(self._settings, seed=0, prepared=self._prepared),
                 checkpoint=checkpoint.artifact,
                 branches=branches,
-                teacher=self._made.teacher,
-                data=self.data,
-                algorithm=self._algorithm,
-                algorithm_config=self._settings,
                 settings=PackageSettings(
                     goal_id=precision.value,
                     job_id="benchmark",
@@ -276,9 +269,6 @@ class Porting:
                 ),
                 costs=dict(checkpoint.costs),
                 accuracy=checkpoint.accuracy,
-                hardware={},
-                seed=0,
-                prepared=self._prepared,
             )
         )
         if not isinstance(result, PackageResult):
@@ -323,52 +313,40 @@ class Porting:
     def _adapted(self, parent: str, share: float, settings: Mapping[str, object]) -> AdaptResult:
         result = self._runner.run(
             AdaptTask(
+                recipe=self._taught(settings, prepared=self._prepared),
                 parent=parent,
-                teacher=self._made.teacher,
-                data=self.data,
-                algorithm=self._algorithm,
-                algorithm_config=dict(settings),
-                hardware={},
                 budget={FLOPS: share * self._full},
-                seed=self._seed,
-                prepared=self._prepared,
             )
         )
         if not isinstance(result, AdaptResult) or not result.met:
             raise TypeError(f"an adaptation gave {result}")
         return result
 
+    def _recipe(self, model: ModelSource, settings: Mapping[str, object]) -> Recipe:
+        return Recipe(
+            model=model,
+            data=self.data,
+            algorithm=self._algorithm,
+            settings=dict(settings),
+            hardware={},
+            seed=self._seed,
+        )
+
+    def _taught(self, settings: Mapping[str, object], **changes: object) -> TaughtRecipe:
+        """Return the recipe of networks that the tuned source teaches."""
+        return self._recipe(self.tuned, settings).taught_by(self._made.teacher, **changes)
+
     def _make(
         self, model: ModelSource, settings: dict[str, object], exceed: dict[str, float]
     ) -> SourceResult:
-        result = self._runner.run(
-            SourceTask(
-                model=model,
-                data=self.data,
-                algorithm=self._algorithm,
-                algorithm_config=settings,
-                hardware={},
-                exceed=exceed,
-                seed=self._seed,
-            )
-        )
+        result = self._runner.run(SourceTask(recipe=self._recipe(model, settings), exceed=exceed))
         if not isinstance(result, SourceResult):
             raise TypeError(f"a source gave {result}")
         return result
 
     def _prepare(self, least: float) -> tuple[str | None, int]:
         """Let the algorithm prepare for goals down to so many multiply-adds; return artifact and steps."""
-        result = self._runner.run(
-            PrepareTask(
-                teacher=self._made.teacher,
-                data=self.data,
-                algorithm=self._algorithm,
-                algorithm_config=self._settings,
-                hardware={},
-                least={FLOPS: least},
-                seed=self._seed,
-            )
-        )
+        result = self._runner.run(PrepareTask(recipe=self._taught(self._settings), least={FLOPS: least}))
         if not isinstance(result, PrepareResult):
             raise TypeError(f"a preparation gave {result}")
         return result.prepared, result.steps

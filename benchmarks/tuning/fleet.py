@@ -24,6 +24,7 @@ from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.tuning import Group
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 GROUP: Final = "cameras"
@@ -137,14 +138,16 @@ def _plan() -> BatchPlan:
         number=0,
         model_name="digits-resnet",
         dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
-        model=ModelSource(builtin="digits-resnet"),
-        data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
-        algorithm="morphnet",
-        algorithm_config={},
-        hardware={},
+        recipe=Recipe(
+            model=ModelSource(builtin="digits-resnet"),
+            data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+            algorithm="morphnet",
+            settings={},
+            hardware={},
+            seed=0,
+        ),
         source_costs={"flops": 20.0},
         floor={},
         exceed={},
-        seed=0,
         nodes=(),
     )

@@ -81,19 +81,19 @@ def _doing(task: Task) -> str:
     """Describe the work of a task, and its subject, as the beginning of a sentence."""
     match task:
         case InspectTask():
-            doing = f"inspecting the model {_name(task.model)}"
+            doing = f"inspecting the model {_name(task.recipe.model)}"
         case SourceTask():
-            doing = f"tuning the model {_name(task.model)}"
+            doing = f"tuning the model {_name(task.recipe.model)}"
         case PrepareTask():
-            doing = f"preparing for {task.algorithm}"
+            doing = f"preparing for {task.recipe.algorithm}"
         case AdaptTask():
-            doing = f"adapting the network by {task.algorithm}"
+            doing = f"adapting the network by {task.recipe.algorithm}"
         case BranchTask():
-            doing = f"adapting the branches by {task.algorithm}"
+            doing = f"adapting the branches by {task.recipe.algorithm}"
         case PackageTask():
             doing = f"packaging the goal {task.settings.goal_id}"
         case ReferenceTask():
-            doing = f"measuring the model {_name(task.model)}"
+            doing = f"measuring the model {_name(task.recipe.model)}"
     return doing
 
 

@@ -270,7 +270,7 @@ class _Attempt:
     @property
     def models(self) -> frozenset[str]:
         """The names of the models that a worker loads for the task."""
-        return needed(self.task) - frozenset(self.task.data.names)
+        return needed(self.task) - frozenset(self.task.recipe.data.names)
 
     def failure(self, death: WorkerDied, *, loading: bool) -> TaskFailure:
         """Return the failure of the task; the arguments are those of `failure_of`."""

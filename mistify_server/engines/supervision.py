@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from mistify.errors import ErrorCode
 from mistify_server.tasks.messages import WORKER_MESSAGE, Answer, Heartbeat, OnProgress, Order, WorkerMessage
+from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.results import AdaptResult, Result, SourceResult
 from mistify_server.tasks.tasks import (
     AdaptTask,
     BranchTask,
     InspectTask,
     PackageTask,
-    PrepareTask,
     ReferenceTask,
     SourceTask,
     Task,
@@ -181,18 +181,17 @@ def _parse(line: bytes) -> WorkerMessage:
 
 def needed(task: Task) -> frozenset[str]:
     """Return the names of all that a worker loads for a task."""
-    names = [*task.data.names]
+    recipe = task.recipe
+    names = [*recipe.data.names]
+    if isinstance(recipe, TaughtRecipe):
+        names.append(recipe.teacher)
     match task:
-        case InspectTask() | SourceTask():
-            names += [name for name in (task.model.path, task.model.builtin) if name]
+        case InspectTask() | SourceTask() | ReferenceTask():
+            names += filter(None, (recipe.model.path, recipe.model.builtin))
         case AdaptTask() | BranchTask():
-            names += [task.parent, task.teacher]
-        case PrepareTask():
-            names += [task.teacher]
+            names.append(task.parent)
         case PackageTask():
-            names += [task.checkpoint, task.teacher]
-        case ReferenceTask():
-            names += [task.teacher, *filter(None, (task.model.path, task.model.builtin))]
+            names.append(task.checkpoint)
     return frozenset(names)
 
 

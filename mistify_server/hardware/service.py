@@ -64,7 +64,8 @@ class DeviceService:
         predicted = goal.achieved.get(latency_axis(name))
         # Of a large job, its batches take a second to read.
         batches = await asyncio.to_thread(self._jobs.batches, job_id)
-        profile = next(state.plan for state in batches if state.plan.number == goal.batch).hardware.get(name)
+        plan = next(state.plan for state in batches if state.plan.number == goal.batch)
+        profile = plan.recipe.hardware.get(name)
         if predicted is None or not isinstance(profile, MeasuredProfile):
             message = f'nothing was predicted for "{goal_id}" on {device}; name it as the hardware of a goal'
             raise MistifyError(ErrorCode.NOT_FOUND, message)

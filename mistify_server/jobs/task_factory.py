@@ -6,6 +6,7 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import least
 from mistify.jobs.job import Goal
 from mistify_server.store.plans import BatchPlan, NodePlan
+from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.results import AdaptResult, BranchResult, PrepareResult, SourceResult
 from mistify_server.tasks.tasks import (
     AdaptTask,
@@ -20,15 +21,7 @@ from mistify_server.tasks.tasks import (
 
 def source_task(plan: BatchPlan) -> SourceTask:
     """Return the task that makes the root of a batch's tree."""
-    return SourceTask(
-        model=plan.model,
-        data=plan.data,
-        algorithm=plan.algorithm,
-        algorithm_config=plan.algorithm_config,
-        hardware=plan.hardware,
-        exceed=plan.exceed,
-        seed=plan.seed,
-    )
+    return SourceTask(recipe=plan.recipe, exceed=plan.exceed)
 
 
 def prepare_task(plan: BatchPlan, algorithm: str, root: SourceResult) -> PrepareTask:
@@ -39,13 +32,8 @@ def prepare_task(plan: BatchPlan, algorithm: str, root: SourceResult) -> Prepare
         root: The result of the batch's source task.
     """
     return PrepareTask(
-        teacher=root.teacher,
-        data=root.data or plan.data,
-        algorithm=algorithm,
-        algorithm_config=plan.algorithm_config,
-        hardware=plan.hardware,
+        recipe=_taught(plan, root, algorithm=algorithm),
         least=least(node.budget for node in plan.nodes if node.algorithm == algorithm),
-        seed=plan.seed,
     )
 
 
@@ -66,17 +54,11 @@ def adapt_task(
         prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return AdaptTask(
+        recipe=_of_node(plan, node, root, prepared),
         parent=parent,
-        teacher=root.teacher,
-        data=root.data or plan.data,
-        algorithm=node.algorithm,
-        algorithm_config=plan.algorithm_config,
-        hardware=plan.hardware,
         budget=node.budget,
         targets=node.targets,
-        seed=node.seed,
         quantizations=_distinct_quantizations(goals),
-        prepared=prepared.prepared if prepared else None,
     )
 
 
@@ -98,17 +80,11 @@ def branch_task(
         prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return BranchTask(
+        recipe=_of_node(plan, node, root, prepared),
         parent=adapted.checkpoint,
-        teacher=root.teacher,
-        data=root.data or plan.data,
-        algorithm=node.algorithm,
-        algorithm_config=plan.algorithm_config,
-        hardware=plan.hardware,
         budget=dict(goal.budget),
         targets=goal.targets,
-        seed=node.seed,
         quantizations=(goal.quantization,),
-        prepared=prepared.prepared if prepared else None,
         shares=goal.branches.shares if goal.branches else (),
         costs=adapted.costs,
     )
@@ -134,26 +110,18 @@ def package_task(
         prepared: The result of the prepare task of the node's algorithm, if it has one.
     """
     return PackageTask(
+        recipe=_of_node(plan, node, root, prepared),
         settings=settings,
         checkpoint=adapted.checkpoint,
         costs=adapted.costs,
         accuracy=adapted.accuracy,
         branches=branches,
-        teacher=root.teacher,
-        data=root.data or plan.data,
-        algorithm=plan.algorithm,
-        algorithm_config=plan.algorithm_config,
-        hardware=plan.hardware,
-        seed=node.seed,
-        prepared=prepared.prepared if prepared else None,
     )
 
 
 def reference_task(plan: BatchPlan, root: SourceResult, threads: Iterable[int]) -> ReferenceTask:
     """Return the task that measures a batch's source as packages are, with each number of threads."""
-    return ReferenceTask(
-        model=plan.model, teacher=root.teacher, data=root.data or plan.data, threads=tuple(sorted(threads))
-    )
+    return ReferenceTask(recipe=_taught(plan, root), threads=tuple(sorted(threads)))
 
 
 def package_settings(job_id: str, goal: Goal) -> PackageSettings:
@@ -169,6 +137,19 @@ def package_settings(job_id: str, goal: Goal) -> PackageSettings:
         tuning=goal.tuning,
         saved_model=goal.branches is not None and goal.branches.saved_model,
     )
+
+
+def _of_node(
+    plan: BatchPlan, node: NodePlan, root: SourceResult, prepared: PrepareResult | None
+) -> TaughtRecipe:
+    """Return the recipe of a node's networks."""
+    artifact = prepared.prepared if prepared else None
+    return _taught(plan, root, algorithm=node.algorithm, seed=node.seed, prepared=artifact)
+
+
+def _taught(plan: BatchPlan, root: SourceResult, **changes: object) -> TaughtRecipe:
+    """Return the recipe of a batch with its root's teacher and data, and with other values of some fields."""
+    return plan.recipe.taught_by(root.teacher, data=root.data or plan.recipe.data, **changes)
 
 
 def _distinct_quantizations(goals: Iterable[Goal]) -> tuple[QuantizationConfig, ...]:

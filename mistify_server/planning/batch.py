@@ -9,6 +9,7 @@ from mistify.costs.budget import conditions_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredProfile, Profile, by_name
 from mistify_server.planning.precision import choose_precision
+from mistify_server.tasks.recipe import SOURCE, Recipe, derived_seed
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask, Measure
@@ -41,6 +42,19 @@ class ResolvedBatch:
         here = (HOST.with_threads(config.threads) for config in configs)
         return by_name([HOST, *here, *profiles_of(configs), *self.devices])
 
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the batch's source."""
+        algorithm = self.batch.algorithm
+        return Recipe(
+            model=self.model,
+            data=self.data,
+            algorithm=algorithm.name,
+            settings=algorithm.config,
+            hardware=self.hardware,
+            seed=derived_seed(algorithm.config, SOURCE),
+        )
+
     def with_precisions(self, inspection: Inspection) -> "ResolvedBatch":
         """Return the batch with a precision for each goal that leaves it to the server."""
         chosen = [choose_precision(config, inspection) for config in self.batch.configs]
@@ -70,14 +84,7 @@ class ResolvedBatch:
             needed.add("accuracy")
         if self.limits_host:
             needed.add("host")
-        return InspectTask(
-            model=self.model,
-            data=self.data,
-            algorithm=self.batch.algorithm.name,
-            algorithm_config=self.batch.algorithm.config,
-            hardware=self.hardware,
-            measures=tuple(sorted(needed)),
-        )
+        return InspectTask(recipe=self.recipe, measures=tuple(sorted(needed)))
 
 
 class InspectedBatch(NamedTuple):

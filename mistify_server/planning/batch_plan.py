@@ -8,7 +8,7 @@ from mistify.config.reading import goal_budget
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
 from mistify_server.planning.batch import ResolvedBatch
-from mistify_server.planning.insertion import derived_seed, insert_goals
+from mistify_server.planning.insertion import insert_goals
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
@@ -17,29 +17,23 @@ from mistify_server.tasks.sources import DataSource
 #: paper's evaluation (8.1, adaptation quality).
 MAX_EXPANSION = 4.0
 
-_SOURCE = -1
-
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
     """Return the goal tree of a batch, parents first, and its goals in the order of the configs."""
     resolved = resolved.with_metrics(inspection)
     batch = resolved.batch
+    hardware = {**resolved.hardware, **inspection.hardware}
     without_nodes = BatchPlan(
         number=resolved.number,
         model_name=batch.model,
         dataset=batch.dataset,
-        model=resolved.model,
-        data=resolved.data,
-        algorithm=batch.algorithm.name,
-        algorithm_config=batch.algorithm.config,
-        hardware={**resolved.hardware, **inspection.hardware},
+        recipe=resolved.recipe.model_copy(update={"hardware": hardware}),
         source_costs=inspection.costs,
         floor=inspection.floor,
         inputs=inspection.inputs,
         adaptable=inspection.adaptable,
         estimates=inspection.estimates,
         exceed={},
-        seed=derived_seed(batch.algorithm.config, _SOURCE),
         nodes=(),
     )
     plan, goals = insert_goals(without_nodes, {}, asked_goals(resolved, inspection.costs))

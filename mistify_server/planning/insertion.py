@@ -1,6 +1,5 @@
 """Inserting goals into the tree of a batch, at submission and later (paper 4.3, streaming)."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -13,6 +12,7 @@ from mistify.costs.budget import hardware_of
 from mistify.jobs.goal_tree import GoalTree
 from mistify.jobs.job import Goal
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
+from mistify_server.tasks.recipe import derived_seed
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
     by_id = {goal.id: goal for goal in goals}
     open_goals = {goal.id for goal in by_id.values() if not goal.state.ended}
     scores = {
-        node.index: _aimed_at(node, state.plan.data.metric)
+        node.index: _aimed_at(node, state.plan.recipe.data.metric)
         for node in state.plan.nodes
         if not open_goals.isdisjoint(node.goals)
     } | {index: result.scores for index, result in state.checkpoints.items()}
@@ -168,18 +168,12 @@ class _Insertion:
             accuracy_of = {
                 node.index: self._promised[node.index].scores.overall for node in self._nodes_at[place]
             }
-            best = self._plan.data.metric.best(accuracy_of.values())
+            best = self._plan.recipe.data.metric.best(accuracy_of.values())
             return next(index for index, accuracy in accuracy_of.items() if accuracy == best)
         above = self._tree.parent(place)
         if above is None:
             return None
         return self._nodes_at[above][0].index if above in self._nodes_at else index_of[above]
-
-
-def derived_seed(settings: Mapping[str, object], node: int) -> int:
-    """Return the seed of a node, derived from the `seed` of the algorithm's settings (0 by default)."""
-    digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def _by_place(tree: GoalTree, items: Sequence[T], first: int) -> dict[int, list[T]]:
@@ -195,14 +189,14 @@ def _with_goals(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
 
 
 def _new_node(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Goal]) -> NodePlan:
-    named = plan.adaptable and plan.algorithm != AUTO
+    named = plan.adaptable and plan.recipe.algorithm != AUTO
     return NodePlan(
         index=index,
         parent=parent,
         budget=dict(goals[0].budget),
         targets=strictest(*(goal.targets for goal in goals)),
-        seed=derived_seed(plan.algorithm_config, index),
+        seed=derived_seed(plan.recipe.settings, index),
         goals=tuple(goal.id for goal in goals),
-        algorithm=plan.algorithm if named else "",
+        algorithm=plan.recipe.algorithm if named else "",
         choice="the config names it" if named else "",
     )

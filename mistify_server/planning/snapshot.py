@@ -40,7 +40,7 @@ _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[Batch
     ),
     "algorithm": (
         lambda batch: batch.algorithm.model_dump(),
-        lambda plan: {"name": plan.algorithm, "config": plan.algorithm_config},
+        lambda plan: {"name": plan.recipe.algorithm, "config": plan.recipe.settings},
     ),
 }
 
@@ -81,8 +81,9 @@ class JobSnapshot:
         for batch in collective_batches(configs):
             plan = self._find_plan(batch, problems)
             if plan is not None:
-                devices = find_devices(batch, self.devices, problems, known=plan.hardware)
-                resolved.append(ResolvedBatch(plan.number, batch, plan.model, plan.data, devices))
+                recipe = plan.recipe
+                devices = find_devices(batch, self.devices, problems, known=recipe.hardware)
+                resolved.append(ResolvedBatch(plan.number, batch, recipe.model, recipe.data, devices))
         if problems:
             raise invalid_config(problems)
         return resolved
@@ -161,7 +162,7 @@ class JobSnapshot:
     def _changed_hardware(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:
         known: dict[str, Profile] = {}
         for state in self.states:
-            known |= state.plan.hardware
+            known |= state.plan.recipe.hardware
         for index, config in enumerate(configs):
             profile = config.profile
             # The host's figures are calibrated, and so never those of a config.
@@ -180,7 +181,7 @@ def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
         axes |= {
             latency_axis(host_profile_name(Quantization.INT8, threads_of(of_goal))) for of_goal in limits
         }
-    return batch.hardware.keys() <= plan.hardware.keys() and axes <= plan.source_costs.keys()
+    return batch.hardware.keys() <= plan.recipe.hardware.keys() and axes <= plan.source_costs.keys()
 
 
 def _with_inspection(plan: BatchPlan, batch: ResolvedBatch, inspections: Inspections) -> BatchPlan:
@@ -188,9 +189,10 @@ def _with_inspection(plan: BatchPlan, batch: ResolvedBatch, inspections: Inspect
     inspection = inspections.get(plan.number)
     if inspection is None:
         return plan
+    hardware = {**batch.hardware, **inspection.hardware, **plan.recipe.hardware}
     return plan.model_copy(
         update={
-            "hardware": {**batch.hardware, **inspection.hardware, **plan.hardware},
+            "recipe": plan.recipe.model_copy(update={"hardware": hardware}),
             "source_costs": {**inspection.costs, **plan.source_costs},
             "floor": {**inspection.floor, **plan.floor},
             "estimates": _with_costs(plan.estimates, inspection.estimates),
@@ -213,8 +215,8 @@ def _inspection_of(plan: BatchPlan) -> Inspection:
         floor=plan.floor,
         inputs=plan.inputs,
         adaptable=plan.adaptable,
-        metric=plan.data.metric,
-        metrics=plan.data.settings.metrics,
+        metric=plan.recipe.data.metric,
+        metrics=plan.recipe.data.settings.metrics,
     )
 
 

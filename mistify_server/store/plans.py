@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from mistify.config.data.targets import Target
 from mistify.config.porting import DatasetConfig
-from mistify.costs.profiles import Profile
 from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchResult,
@@ -16,7 +16,6 @@ from mistify_server.tasks.results import (
     ReferenceResult,
     SourceResult,
 )
-from mistify_server.tasks.sources import DataSource, ModelSource
 
 
 class NodePlan(Message):
@@ -42,28 +41,23 @@ class NodePlan(Message):
 class BatchPlan(Message):
     """A collective batch as planned at submission; later only its tree and its hardware grow.
 
-    `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
-    least that the network can become, cover every axis of `hardware`; `inputs` are its, by name. It is
-    `adaptable` unless it is a graph without Keras structure, and then has no `estimates`. `exceed` are the
-    costs that the widened source has to reach; `nodes` come parents first. `algorithm` may be `auto`: each
-    node has its own.
+    `model_name` and `dataset` are what configs call `model` and `dataset`; the `recipe` has what they mean
+    here. `source_costs` and `floor`, the least that the network can become, cover every axis of the recipe's
+    hardware; `inputs` are its, by name. It is `adaptable` unless it is a graph without Keras structure, and
+    then has no `estimates`. `exceed` are the costs that the widened source has to reach; `nodes` come parents
+    first.
     """
 
     number: int
     model_name: str
     dataset: DatasetConfig
-    model: ModelSource
-    data: DataSource
-    algorithm: str
-    algorithm_config: dict[str, object]
-    hardware: dict[str, Profile]
+    recipe: Recipe
     source_costs: dict[str, float]
     floor: dict[str, float]
     inputs: tuple[str, ...] = ()
     adaptable: bool = True
     estimates: EdgeEstimates | None = None
     exceed: dict[str, float]
-    seed: int
     nodes: tuple[NodePlan, ...]
 
 

@@ -8,11 +8,10 @@ from mistify.config.data.targets import Target
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
-from mistify.costs.profiles import Profile
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.base import Message
+from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.results import BranchResult
-from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: Measurements: of the source as it came, its accuracy and a training step's seconds; of a trial of
 #: tuning it; of this machine.
@@ -27,11 +26,7 @@ class InspectTask(Message):
     """
 
     kind: Literal["inspect"] = "inspect"
-    model: ModelSource
-    data: DataSource
-    algorithm: str
-    algorithm_config: dict[str, object]
-    hardware: dict[str, Profile]
+    recipe: Recipe
     measures: tuple[Measure, ...] = ()
 
 
@@ -39,13 +34,8 @@ class SourceTask(Message):
     """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it."""
 
     kind: Literal["source"] = "source"
-    model: ModelSource
-    data: DataSource
-    algorithm: str
-    algorithm_config: dict[str, object]
-    hardware: dict[str, Profile]
+    recipe: Recipe
     exceed: dict[str, float]
-    seed: int
 
 
 class PrepareTask(Message):
@@ -55,32 +45,21 @@ class PrepareTask(Message):
     """
 
     kind: Literal["prepare"] = "prepare"
-    teacher: str
-    data: DataSource
-    algorithm: str
-    algorithm_config: dict[str, object]
-    hardware: dict[str, Profile]
+    recipe: TaughtRecipe
     least: dict[str, float]
-    seed: int
 
 
 class BaseAdaptTask(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
     `quantizations` are those of the packages: limits on latency are measured with them, and with the threads
-    that the budget's axes name. `prepared` is the artifact of the algorithm's prepare task, if it has one.
+    that the budget's axes name.
     """
 
+    recipe: TaughtRecipe
     parent: str
-    teacher: str
-    data: DataSource
-    algorithm: str
-    algorithm_config: dict[str, object]
-    hardware: dict[str, Profile]
     budget: dict[str, float]
-    seed: int
     quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
-    prepared: str | None = None
 
 
 class AdaptTask(BaseAdaptTask):
@@ -136,46 +115,32 @@ class PackageTask(Message):
     """A task that turns a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
     Attributes:
+        recipe: What the network is made from, with the settings of training.
         settings: Settings that the goal asks for.
         checkpoint: The artifact of the adapted network.
         costs: Costs of the checkpoint by axis.
         accuracy: Accuracy of the checkpoint on the validation data.
         branches: The networks that the package can switch between, the checkpoint among them; None where it
             cannot.
-        teacher: The artifact of the tuned source.
-        data: The data for training, calibration and measurement.
-        algorithm: The algorithm that `algorithm_config` belongs to.
-        algorithm_config: The settings of training.
-        hardware: The profiles whose latency is estimated, as they were calibrated with the source.
-        seed: Seed for training.
-        prepared: The artifact of the algorithm's preparation; None where it prepares nothing.
     """
 
     kind: Literal["package"] = "package"
+    recipe: TaughtRecipe
     settings: PackageSettings
     checkpoint: str
     costs: dict[str, float]
     accuracy: float
     branches: BranchResult | None = None
-    teacher: str
-    data: DataSource
-    algorithm: str
-    algorithm_config: dict[str, object]
-    hardware: dict[str, Profile]
-    seed: int
-    prepared: str | None = None
 
 
 class ReferenceTask(Message):
     """A task that measures the source as packages are measured: what they gained and lost against it.
 
-    `teacher` is the artifact of the tuned source; latencies are measured with each number of `threads`.
+    Latencies are measured with each number of `threads`.
     """
 
     kind: Literal["reference"] = "reference"
-    model: ModelSource
-    teacher: str
-    data: DataSource
+    recipe: TaughtRecipe
     threads: tuple[int, ...]
 
 

@@ -57,8 +57,8 @@ class EdgeRunner:
         """Adapt the parent's network to a goal."""
         if self._checkpoints.source(task.parent).network is None:
             return self._unchanged.adapt(task)
-        params = params_of(task.algorithm, task.algorithm_config)
-        setup = self._setups.prepare(task.teacher, task.data, params)
+        params = params_of(task.recipe)
+        setup = self._setups.prepare(task.recipe, params)
         parent = self._checkpoints.shared(task.parent)
         assignment = self._assignment(task, params, parent, task.budget, setup)
         outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
@@ -74,13 +74,13 @@ class EdgeRunner:
 
     def branch(self, task: BranchTask) -> BranchResult:
         """Adapt the branches of a goal's package (paper 6)."""
-        params = params_of(task.algorithm, task.algorithm_config)
+        params = params_of(task.recipe)
         network = self._checkpoints.load(task.parent)
         branched = adapt_branches(
             network,
             task.budget,
             task.shares,
-            profiles=tuple(task.hardware.values()),
+            profiles=task.recipe.profiles,
             rules=params.layers,
             adapt_largest=partial(self._adapt_largest, task, params),
             descend=partial(self._descend, task, params),
@@ -102,9 +102,10 @@ class EdgeRunner:
 
     def _adapt_largest(self, task: BranchTask, params: Params, budget: Budget) -> EdgeOutcome:
         """Adapt the source to a budget, widened if that is above the source."""
-        setup = self._setups.prepare(task.teacher, task.data, params)
-        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
-        root = expanded(source, budget, tuple(task.hardware.values()), task.seed)
+        recipe = task.recipe
+        setup = self._setups.prepare(recipe, params)
+        source = analyse(self._checkpoints.shared(recipe.teacher), params.layers)
+        root = expanded(source, budget, recipe.profiles, recipe.seed)
         assignment = self._assignment(task, params, root, budget, setup)
         outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
         return replace(outcome, model=copied(outcome.model))
@@ -116,7 +117,7 @@ class EdgeRunner:
 
         Widened networks are trained in a way of their own, and by an executor of their own.
         """
-        setup = self._setups.prepare(task.teacher, task.data, params)
+        setup = self._setups.prepare(task.recipe, params)
         executor = _new_executor(task, params)
         outcomes: list[EdgeOutcome] = []
         widened = False
@@ -138,17 +139,18 @@ class EdgeRunner:
         budget: Budget,
         setup: TrainingSetup,
     ) -> Assignment:
+        recipe = task.recipe
         assignment = Assignment(
             model=parent,
             budget=budget,
-            profiles=tuple(task.hardware.values()),
+            profiles=recipe.profiles,
             setup=setup,
-            seed=task.seed,
-            source=analyse(self._checkpoints.shared(task.teacher), params.layers),
-            prepared=self._checkpoints.load_prepared(task.prepared),
+            seed=recipe.seed,
+            source=analyse(self._checkpoints.shared(recipe.teacher), params.layers),
+            prepared=self._checkpoints.load_prepared(recipe.prepared),
         )
         return (
-            for_widened(assignment, self._checkpoints.shared(task.teacher))
+            for_widened(assignment, self._checkpoints.shared(recipe.teacher))
             if is_widened(assignment)
             else assignment
         )
@@ -164,7 +166,7 @@ class EdgeRunner:
         targets = task.targets if isinstance(task, AdaptTask) else ()
         return source_if_better(
             self._run_edge(task, executor, params, assignment, targets),
-            self._checkpoints.shared(task.teacher),
+            self._checkpoints.shared(task.recipe.teacher),
             assignment,
             targets,
             measure=_latency_meter(task, assignment),
@@ -184,7 +186,7 @@ class EdgeRunner:
             assignment,
             params,
             targets,
-            reporter(self._on_progress, task.data.validation_metric, task.budget),
+            reporter(self._on_progress, task.recipe.data.validation_metric, task.budget),
             measure=_latency_meter(task, assignment),
             read=_cost_reader(task, assignment),
         )
@@ -193,8 +195,8 @@ class EdgeRunner:
 def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExecutor:
     """Return an executor that knows nothing yet, and begin the task's randomness."""
     # This also makes TensorFlow forget all functions that it has compiled.
-    keras.utils.set_random_seed(task.seed)
-    return executor_class(task.algorithm)(params)
+    keras.utils.set_random_seed(task.recipe.seed)
+    return executor_class(task.recipe.algorithm)(params)
 
 
 def _latency_meter(task: AdaptTask | BranchTask, assignment: Assignment) -> LatencyMeter:

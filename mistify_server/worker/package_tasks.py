@@ -54,30 +54,31 @@ class Packager:
     @activity("packaging")
     def package(self, task: PackageTask) -> PackageResult:
         """Return the digests of a package's files, with its figures."""
-        report = reporter(self._on_progress, task.data.validation_metric)
+        report = reporter(self._on_progress, task.recipe.data.validation_metric)
         report(ProgressUpdate("packaging", 0, 1, task.costs, task.accuracy))
-        source = self._checkpoints.source(task.teacher)
+        source = self._checkpoints.source(task.recipe.teacher)
         return self._package_unchanged(task, source) if source.network is None else self._package(task)
 
     def _package_unchanged(self, task: PackageTask, source: SourceModel) -> PackageResult:
-        learning, test = parts_of(task.data, source.signature)
+        learning, test = parts_of(task.recipe.data, source.signature)
         train, validation = self._cache.learning(learning)
         held_out = HeldOut(validation, self._cache.data(test))
         return store_package(package_unchanged(source, task, train, held_out), task, self._artifacts)
 
     def _package(self, task: PackageTask) -> PackageResult:
-        params = params_of(task.algorithm, task.algorithm_config)
-        setup = self._setups.prepare(task.teacher, task.data, params, distilled=task.settings.needs_training)
+        recipe = task.recipe
+        params = params_of(recipe)
+        setup = self._setups.prepare(recipe, params, distilled=task.settings.needs_training)
         if task.branches:
             task = self._of_own_branch(task, task.branches, setup.validation)
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
-        test = self._setups.test(task.teacher, task.data)
-        source = analyse(self._checkpoints.shared(task.teacher), params.layers)
-        parts = executor_class(task.algorithm)(params).package_parts(
-            source, self._checkpoints.load_prepared(task.prepared), model
+        test = self._setups.test(recipe)
+        source = analyse(self._checkpoints.shared(recipe.teacher), params.layers)
+        parts = executor_class(recipe.algorithm)(params).package_parts(
+            source, self._checkpoints.load_prepared(recipe.prepared), model
         )
-        keras.utils.set_random_seed(task.seed)  # whatever was loaded, for this task or before
+        keras.utils.set_random_seed(recipe.seed)  # whatever was loaded, for this task or before
         package = package_model(
             model,
             task,
@@ -97,7 +98,7 @@ class Packager:
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
         """Return the task for the goal's network among the branches, which has their base."""
         own = next(branch for branch in branches.branches if branch.share == 1)
-        accuracy = evaluate(self._checkpoints.shared(own.checkpoint), validation, task.data.metric)
+        accuracy = evaluate(self._checkpoints.shared(own.checkpoint), validation, task.recipe.data.metric)
         return task.model_copy(
             update={"checkpoint": own.checkpoint, "costs": own.costs, "accuracy": accuracy}
         )

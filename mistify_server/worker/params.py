@@ -3,16 +3,17 @@
 from executors.contract.executor import executor_class, executor_classes
 from executors.params import Params, parse_params
 from mistify.config.porting import AUTO
+from mistify_server.tasks.recipe import Recipe
 
 
-def params_of(algorithm: str, config: dict[str, object]) -> Params:
-    """Return the settings of an algorithm; for `auto` those that all algorithms have.
+def params_of(recipe: Recipe) -> Params:
+    """Return the settings of a recipe's algorithm; for `auto` those that all algorithms have.
 
     Raises:
         MistifyError: INVALID_CONFIG with all problems, by their places in the config.
     """
-    params_class = Params if algorithm == AUTO else executor_class(algorithm).params_class
-    return parse_params(params_class, config, _params_classes)
+    params_class = Params if recipe.algorithm == AUTO else executor_class(recipe.algorithm).params_class
+    return parse_params(params_class, recipe.settings, _params_classes)
 
 
 def _params_classes() -> dict[str, type[Params]]:

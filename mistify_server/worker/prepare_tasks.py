@@ -62,10 +62,10 @@ class Preparer:
 
     def prepare(self, task: PrepareTask) -> PrepareResult:
         """Prepare, or find what was prepared before."""
-        params = params_of(task.algorithm, task.algorithm_config)
+        params = params_of(task.recipe)
         task = _essential(task, params)
-        setup = self._setups.prepare(task.teacher, task.data, params)
-        teacher = self._checkpoints.shared(task.teacher)
+        setup = self._setups.prepare(task.recipe, params)
+        teacher = self._checkpoints.shared(task.recipe.teacher)
         key = key_of(task, teacher, setup)
         with self._preparations.held(key):
             artifact = self._preparations.artifact(key)
@@ -76,12 +76,12 @@ class Preparer:
     def _make(
         self, key: str, task: PrepareTask, params: Params, setup: TrainingSetup, teacher: keras.Model
     ) -> PrepareResult:
-        keras.utils.set_random_seed(task.seed)
+        recipe = task.recipe
+        keras.utils.set_random_seed(recipe.seed)
         structure = analyse(teacher, params.layers)
-        profiles = tuple(task.hardware.values())
-        source = Assignment(teacher, task.least, profiles, setup, task.seed, structure)
+        source = Assignment(teacher, task.least, recipe.profiles, setup, recipe.seed, structure)
         progress = _KeptProgress(self._preparations, key, task, self._on_progress)
-        content = executor_class(task.algorithm)(params).prepare(source, progress)
+        content = executor_class(recipe.algorithm)(params).prepare(source, progress)
         artifact = self._preparations.finish(key, content) if content else None
         return PrepareResult(prepared=artifact, steps=progress.step)
 
@@ -102,8 +102,8 @@ class _KeptProgress(PreparationProgress):
         super().__init__()
         self._preparations = preparations
         self._key = key
-        self._stage = f"preparing {task.algorithm}"
-        self._report = reporter(on_progress, task.data.validation_metric)
+        self._stage = f"preparing {task.recipe.algorithm}"
+        self._report = reporter(on_progress, task.recipe.data.validation_metric)
 
     def report(self, step: int, total: int, loss: float | None = None) -> None:
         super().report(step, total, loss)
@@ -125,8 +125,10 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
         teacher: The tuned source; the way in which it was saved makes no difference.
         setup: Provides the data; names of files do not count.
     """
-    digest = hashlib.sha256(task.model_dump_json(exclude={"teacher", "data"}).encode())
-    digest.update(task.data.settings.model_dump_json().encode())
+    recipe = task.recipe
+    named = {"recipe": {"model", "teacher", "data"}}
+    digest = hashlib.sha256(task.model_dump_json(exclude=named).encode())
+    digest.update(recipe.data.settings.model_dump_json().encode())
     digest.update(teacher.to_json().encode())
     # Not all variables: the seeds of dropout say nothing about a network.
     arrays = [weight.numpy() for weight in teacher.weights]
@@ -134,16 +136,17 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
         arrays += [*data.inputs.values(), *data.targets.values()]
     for content in _contents(arrays):
         digest.update(content)
-    digest.update(_code(executor_class(task.algorithm).__module__.partition(".")[0]).encode())
+    digest.update(_code(executor_class(recipe.algorithm).__module__.partition(".")[0]).encode())
     return digest.hexdigest()
 
 
 def _essential(task: PrepareTask, params: Params) -> PrepareTask:
     """Return a task with the settings, limits and hardware alone that its result depends on."""
-    settings, least = executor_class(task.algorithm).prepares_from(params, task.least)
-    hardware = {name: profile for name, profile in task.hardware.items() if depend_on_hardware(least, name)}
-    changes = {"algorithm_config": dict(settings), "least": dict(least), "hardware": hardware}
-    return task.model_copy(update=changes)
+    recipe = task.recipe
+    settings, least = executor_class(recipe.algorithm).prepares_from(params, task.least)
+    hardware = {name: profile for name, profile in recipe.hardware.items() if depend_on_hardware(least, name)}
+    essential = recipe.model_copy(update={"settings": dict(settings), "hardware": hardware})
+    return task.model_copy(update={"recipe": essential, "least": dict(least)})
 
 
 def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:

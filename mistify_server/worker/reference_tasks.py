@@ -33,23 +33,24 @@ class ReferenceMeter:
     @activity("measuring")
     def measure(self, task: ReferenceTask) -> ReferenceResult:
         """Return the accuracies and the latencies of a source in LiteRT."""
+        recipe = task.recipe
         self._on_progress(
-            ProgressUpdate(stage=MEASURING_SOURCE, step=0, total_steps=1, metric=task.data.metric)
+            ProgressUpdate(stage=MEASURING_SOURCE, step=0, total_steps=1, metric=recipe.data.metric)
         )
-        teacher = self._checkpoints.source(task.teacher)
+        teacher = self._checkpoints.source(recipe.teacher)
         tuned = convert_unedited(teacher.export())
-        learning, test = parts_of(task.data, teacher.signature)
+        learning, test = parts_of(recipe.data, teacher.signature)
         train, _ = self._cache.learning(learning)
         return measure_reference(
             self._as_it_came(task) or tuned,
             tuned,
             self._cache.data(test),
             objectives_for(teacher.signature, train),
-            data=task.data,
+            data=recipe.data,
             threads=task.threads,
         )
 
     def _as_it_came(self, task: ReferenceTask) -> bytes | None:
         """Return the source in LiteRT before its tuning; None where it cannot be tuned."""
-        source = self._cache.source(task.model).network
-        return None if source is None else convert(scaled(source, task.data.settings.scale))
+        source = self._cache.source(task.recipe.model).network
+        return None if source is None else convert(scaled(source, task.recipe.data.settings.scale))

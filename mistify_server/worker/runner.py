@@ -72,7 +72,7 @@ class TaskRunner:
             MistifyError: The user's model, data or settings cannot be used, or a package failed its checks.
             FloatingPointError: Training diverged.
         """
-        with collect_timings() as timings, activity("other"), code_from(task.data.settings.code):
+        with collect_timings() as timings, activity("other"), code_from(task.recipe.data.settings.code):
             result = self._run(task)
         return result.model_copy(update={"spent": timings.seconds})
 

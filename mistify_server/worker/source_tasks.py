@@ -52,16 +52,17 @@ class RootMaker:
 
     def make(self, task: SourceTask) -> SourceResult:
         """Return the tuned source, which teaches all goals, and the root, from which they are adapted."""
-        source = self._cache.source(task.model)
+        source = self._cache.source(task.recipe.model)
         if source.network is None:
             return self._unchanged.make_root(task, source)
         return self._tune(task, source.network)
 
     def _tune(self, task: SourceTask, network: keras.Model) -> SourceResult:
-        params, profiles = params_of(task.algorithm, task.algorithm_config), tuple(task.hardware.values())
-        source = scaled(network, task.data.settings.scale)
-        keras.utils.set_random_seed(task.seed)  # a source that had to be loaded may have drawn from it
-        data, metric = self._labeller.label(task.data, source, task.seed), task.data.metric
+        recipe = task.recipe
+        params, profiles = params_of(recipe), recipe.profiles
+        source = scaled(network, recipe.data.settings.scale)
+        keras.utils.set_random_seed(recipe.seed)  # a source that had to be loaded may have drawn from it
+        data, metric = self._labeller.label(recipe.data, source, recipe.seed), recipe.data.metric
         setup = self._setup(source, data, params)
         if flips_suit(source, data, setup):
             settings = data.settings.model_copy(update={"augment": FLIPS})
@@ -75,12 +76,12 @@ class RootMaker:
         tuning = ProgressUpdate("tuning the source", 0, steps, source_costs)
         report(replace(tuning, accuracy=source_accuracy))
         teacher = tuned_source(
-            source, setup, steps, task.seed, lambda step: report(replace(tuning, step=step))
+            source, setup, steps, recipe.seed, lambda step: report(replace(tuning, step=step))
         )
         if task.exceed:
             report(ProgressUpdate("widening the source", steps, steps, source_costs))
         scores, _ = Evaluation(teacher).judge(setup.validation, metric, data.settings.metrics)
-        root = expanded(analyse(teacher, params.layers), task.exceed, profiles, task.seed)
+        root = expanded(analyse(teacher, params.layers), task.exceed, profiles, recipe.seed)
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
@@ -91,7 +92,7 @@ class RootMaker:
             root=self._checkpoints.save(root),
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,
-            data=None if data == task.data else data,
+            data=None if data == recipe.data else data,
         )
 
     def _setup(self, source: keras.Model, data: DataSource, params: Params) -> TrainingSetup:

@@ -10,7 +10,7 @@ from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
 from executors.training.output_objectives import objectives_of, predictions, with_unlabelled
 from executors.training.setup import TrainingSetup
-from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
 from mistify_server.worker.checkpoints import Checkpoints
 
@@ -30,33 +30,29 @@ class TrainingSetups:
         self._checkpoints = checkpoints
         self._predicted: tuple[tuple[str, DataVersion, bool], _Predictions] | None = None
 
-    def prepare(
-        self, teacher: str, data: DataSource, params: Params, *, distilled: bool = True
-    ) -> TrainingSetup:
+    def prepare(self, recipe: TaughtRecipe, params: Params, *, distilled: bool = True) -> TrainingSetup:
         """Return the data and settings that the students of a teacher are trained with.
 
         Args:
-            teacher: The teacher's artifact.
-            data: The data that both are trained on.
+            recipe: Has the teacher, and the data that both are trained on.
             distilled: Whether students learn from the teacher's predictions, too.
         """
-        learning = self._parts(teacher, data)[0]
+        settings = recipe.data.settings
+        learning = self._parts(recipe)[0]
         version = version_of(learning)  # before the data are loaded: a file may change meanwhile
         train, validation = self._cache.learning(learning)
         if learning.unlabelled is not None and params.distillation:
             train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)
-        flips = data.settings.augment is not None and data.settings.augment.flip
-        predicted = self._predictions(teacher, version, train, flips) if distilled else _Predictions()
-        return TrainingSetup(
-            train, validation, predicted.as_they_are, params, data.settings, predicted.mirrored
-        )
+        flips = settings.augment is not None and settings.augment.flip
+        predicted = self._predictions(recipe.teacher, version, train, flips) if distilled else _Predictions()
+        return TrainingSetup(train, validation, predicted.as_they_are, params, settings, predicted.mirrored)
 
-    def test(self, teacher: str, data: DataSource) -> Dataset:
+    def test(self, recipe: TaughtRecipe) -> Dataset:
         """Return the test data, which nothing but the measurement of packages has any use for."""
-        return self._cache.data(self._parts(teacher, data)[1])
+        return self._cache.data(self._parts(recipe)[1])
 
-    def _parts(self, teacher: str, data: DataSource) -> tuple[LearningData, DataPart]:
-        return parts_of(data, signature_of(self._checkpoints.shared(teacher)))
+    def _parts(self, recipe: TaughtRecipe) -> tuple[LearningData, DataPart]:
+        return parts_of(recipe.data, signature_of(self._checkpoints.shared(recipe.teacher)))
 
     def _predictions(self, teacher: str, version: DataVersion, train: Dataset, flips: bool) -> _Predictions:
         """Return the teacher's predictions for the training data, for mirror images where there are flips."""

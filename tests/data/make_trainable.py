@@ -19,7 +19,8 @@ from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
 from mistify.config.package.tuning import TuningConfig
-from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.recipe import TaughtRecipe
+from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from tests.mistify_server.worker.packaging.networks import packaged
 
@@ -133,7 +134,17 @@ def write_package(
     """Package a network as it is."""
     settings = DataSettings(metric=metric)
     training_setup = TrainingSetup(data(1, 80), data(2, 40), None, TrainingParams(batch_size=16), settings)
+    recipe = TaughtRecipe(
+        model=ModelSource(path="source.keras"),
+        data=DataSource(train="train.npz", test="test.npz", settings=settings),
+        algorithm="uniform",
+        settings={},
+        hardware={},
+        seed=0,
+        teacher="teacher.keras",
+    )
     task = PackageTask(
+        recipe=recipe,
         settings=PackageSettings(
             job_id="job-1",
             goal_id=goal,
@@ -143,12 +154,6 @@ def write_package(
         checkpoint="checkpoint.keras",
         costs={"flops": 9e5},
         accuracy=0.5,
-        teacher="teacher.keras",
-        data=DataSource(train="train.npz", test="test.npz", settings=settings),
-        algorithm="uniform",
-        algorithm_config={},
-        hardware={},
-        seed=0,
     )
     directory.mkdir(exist_ok=True)
     for name, content in packaged(model, task, training_setup).files.items():

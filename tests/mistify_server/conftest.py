@@ -21,6 +21,7 @@ from mistify.wire.limits import ERROR_METADATA
 from mistify_server.server import ServerSettings, running_server
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan, NodePlan
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 HERE = Path(__file__).parent
@@ -170,15 +171,17 @@ def plan() -> BatchPlan:
         number=0,
         model_name="digits-resnet",
         dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
-        model=ModelSource(builtin="digits-resnet"),
-        data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
-        algorithm="morphnet",
-        algorithm_config={},
-        hardware={},
+        recipe=Recipe(
+            model=ModelSource(builtin="digits-resnet"),
+            data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+            algorithm="morphnet",
+            settings={},
+            hardware={},
+            seed=0,
+        ),
         source_costs={"flops": 2.0},
         floor={},
         exceed={},
-        seed=0,
         nodes=(node,),
     )
 

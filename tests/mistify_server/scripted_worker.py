@@ -93,7 +93,7 @@ class ScriptedWorker:
                         size_axis(precision): len(network) * 20_000.0,
                         **({"zero_share": compression.sparsity or 0.0} if compression else {}),
                     },
-                    measured={f"latency_ms@{name}": 0.5 for name in task.hardware},
+                    measured={f"latency_ms@{name}": 0.5 for name in task.recipe.hardware},
                     accuracy=accuracy,
                     validation_accuracy=accuracy,
                     note="as int8: not faster" if precision.integer else "",
@@ -108,7 +108,7 @@ class ScriptedWorker:
                 return self.reference(task)
 
     def source(self, task: SourceTask) -> Result:
-        costs = self.network(task.model.path)["costs"]
+        costs = self.network(task.recipe.model.path)["costs"]
         if "broken" in costs:
             return TaskFailure(code="INVALID_MODEL", message="the source is broken")
         root = self.keep({axis: max(cost, task.exceed.get(axis, 0)) for axis, cost in costs.items()})
@@ -131,12 +131,12 @@ class ScriptedWorker:
 
     def inspect(self, task: InspectTask) -> Result:
         try:
-            network = self.network(task.model.path)
+            network = self.network(task.recipe.model.path)
         except ValueError:
-            problem = Problem("model", task.model.path, "a model", "save it again")
+            problem = Problem("model", task.recipe.model.path, "a model", "save it again")
             return TaskFailure(code="INVALID_MODEL", message="no model", problems=(problem,))
-        if not task.data.train.startswith("builtin:") and "y" not in json.loads(
-            Path(task.data.train).read_text()
+        if not task.recipe.data.train.startswith("builtin:") and "y" not in json.loads(
+            Path(task.recipe.data.train).read_text()
         ):
             shape = Problem("dataset.train", "no array y", "arrays x and y", "add it")
             return Inspection(costs={}, floor={}, problems=(shape,))
@@ -145,7 +145,7 @@ class ScriptedWorker:
     def prepare(self, task: PrepareTask) -> Result:
         if "params" in task.least and task.least["params"] == 11:
             return TaskFailure(code="INTERNAL", message="11 parameters cannot be prepared for")
-        self.report(ProgressUpdate(f"preparing {task.algorithm}", 20, 40, loss=0.5))
+        self.report(ProgressUpdate(f"preparing {task.recipe.algorithm}", 20, 40, loss=0.5))
         return PrepareResult(prepared=self.keep(task.least), steps=40, spent={"training": 0.5})
 
     def branch(self, task: BranchTask) -> Result:

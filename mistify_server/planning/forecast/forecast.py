@@ -84,7 +84,7 @@ class Forecast:
         self.plan = plan
         self._outlook = outlook
         self._estimates = estimates
-        self._subject = subject_of(estimates.traits, plan.data)
+        self._subject = subject_of(estimates.traits, plan.recipe.data)
         self._experience = Experience(records, estimates.candidates)
         self._chooser = Chooser(estimates.traits, self._subject, estimates.candidates, self._experience)
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
@@ -97,8 +97,8 @@ class Forecast:
         return self._warning(node, expected, steps)
 
     def _warning(self, node: NodePlan, expected: Sequence[OutputEstimate], steps: int) -> str:
-        missed = warning(node.targets, expected, steps)
-        return "; ".join(filter(None, (missed, unused_inputs(self.plan.data, self.plan.algorithm_config))))
+        missed, recipe = warning(node.targets, expected, steps), self.plan.recipe
+        return "; ".join(filter(None, (missed, unused_inputs(recipe.data, recipe.settings))))
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
         """Return the expected course of the batch.
@@ -117,7 +117,7 @@ class Forecast:
         whole = sum(edge.seconds for edge in edges.values()) + sum(prepared.values())
         return PlannedBatch(
             model=plan.model_name,
-            metric=plan.data.validation_metric,
+            metric=plan.recipe.data.validation_metric,
             source_costs=plan.source_costs,
             source_accuracy=self._source and self._interval(self._source),
             source_outputs=tuple(map(self._estimate, self._outputs)),
@@ -201,7 +201,7 @@ class Forecast:
     @cached_property
     def _source(self) -> _SourceForecast | None:
         """The tuned source; None where it was measured neither now nor before."""
-        metric = self.plan.data.metric
+        metric = self.plan.recipe.data.metric
         known = self._experience.source(self._subject, self._estimates.source_steps)
         prospect = prospect_of(metric, self._estimates, self._outlook, known)
         return None if prospect is None else _SourceForecast(OVERALL, metric, prospect, self._experience)
@@ -340,7 +340,7 @@ def forecast_of(
     estimates = plan.estimates
     if estimates is None:
         return None
-    subject = subject_of(estimates.traits, plan.data)
+    subject = subject_of(estimates.traits, plan.recipe.data)
     records = history.edges(subject, estimates.traits.kind, _RECORDS)
     return Forecast(plan, estimates, records, prepared, outlook)
 
@@ -380,7 +380,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
     seconds = _STARTING + sum(edge.seconds for edge in edges)
     return PlannedBatch(
         plan.model_name,
-        plan.data.metric,
+        plan.recipe.data.metric,
         plan.source_costs,
         None,
         0,

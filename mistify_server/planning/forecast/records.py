@@ -39,7 +39,7 @@ def record_of(
     parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
         case=Case(
-            subject=subject_of(traits, plan.data),
+            subject=subject_of(traits, plan.recipe.data),
             kind=traits.kind,
             algorithm=node.algorithm,
             halvings=float(np.log2(whole / result.costs[FLOPS])),

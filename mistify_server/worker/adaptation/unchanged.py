@@ -39,28 +39,29 @@ class UnchangedSources:
 
     def make_root(self, task: SourceTask, source: SourceModel) -> SourceResult:
         """Keep a source as the root of a goal tree."""
+        recipe = task.recipe
         artifact = self._checkpoints.save_source(source)
         network = self._converted(artifact)
-        costs = costs_of(network_cost(network), tuple(task.hardware.values()))
-        data = self._labeller.label_by_outputs(task.data, source.signature, Runner(network).run_all)
+        costs = costs_of(network_cost(network), recipe.profiles)
+        data = self._labeller.label_by_outputs(recipe.data, source.signature, Runner(network).run_all)
         self._labeller.check(data, source.signature)
         accuracy = self._measured(artifact, data).accuracy
         return SourceResult(
             source_costs=dict(costs),
             source_accuracy=accuracy,
-            metric=task.data.metric,
+            metric=recipe.data.metric,
             teacher=artifact,
             teacher_accuracy=accuracy,
             root=artifact,
             root_costs=dict(costs),
             steps=0,
-            data=None if data == task.data else data,
+            data=None if data == recipe.data else data,
         )
 
     def adapt(self, task: AdaptTask) -> AdaptResult:
         """Return the source for a goal, with what it costs and scores."""
-        costs = costs_of(network_cost(self._converted(task.parent)), tuple(task.hardware.values()))
-        measured = self._measured(task.parent, task.data)
+        costs = costs_of(network_cost(self._converted(task.parent)), task.recipe.profiles)
+        measured = self._measured(task.parent, task.recipe.data)
         return AdaptResult(
             checkpoint=task.parent,
             costs=dict(costs),

@@ -54,21 +54,20 @@ def estimates_of(
         profiles: Profiles of the hardware whose latency counts.
     """
     blocks = len(residual_blocks(structure.graph))
-    params = params_of(task.algorithm, task.algorithm_config)
-    executors = (
-        executor_classes() if task.algorithm == AUTO else {task.algorithm: executor_class(task.algorithm)}
-    )
+    recipe = task.recipe
+    params, named = params_of(recipe), recipe.algorithm
+    executors = executor_classes() if named == AUTO else {named: executor_class(named)}
     return EdgeEstimates(
         traits=Traits(model=digest_of(structure.graph), kind=kind_of(structure.graph), blocks=blocks),
         # The source learns nothing from its own answers.
-        source_steps=0 if task.data.trains_on_pseudo_labels else params.source_steps,
+        source_steps=0 if recipe.data.trains_on_pseudo_labels else params.source_steps,
         candidates={
-            name: _candidate(executor, params_of(name, task.algorithm_config), structure)
+            name: _candidate(executor, params_of(recipe.model_copy(update={"algorithm": name})), structure)
             for name, executor in executors.items()
-            if executor.aptitude is not None or name == task.algorithm
+            if executor.aptitude is not None or name == named
         },
         scaled=_scaled(structure, profiles),
-        generating=_generating(task.data) / params.batch_size,
+        generating=_generating(recipe.data) / params.batch_size,
     )
 
 

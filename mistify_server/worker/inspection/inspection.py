@@ -82,8 +82,8 @@ class SourceInspector:
     def inspect(self, task: InspectTask) -> Inspection:
         """Return the costs and estimates of a source model, and all problems."""
         problems = ProblemCollector()
-        source = problems.load("model", lambda: self._cache.source(task.model))
-        params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
+        source = problems.load("model", lambda: self._cache.source(task.recipe.model))
+        params = problems.load("algorithm.config", lambda: params_of(task.recipe))
         if source is not None and source.network is None:
             return inspect_unchanged(source, task, self._cache, problems)
         return self._inspect(task, params, source and source.network, problems)
@@ -92,14 +92,15 @@ class SourceInspector:
         self, task: InspectTask, params: Params | None, model: keras.Model | None, problems: ProblemCollector
     ) -> Inspection:
         """Return the costs and estimates of a network that can be cut and trained, and all problems."""
+        recipe = task.recipe
         if model is not None:
-            model = problems.check("dataset.scale", partial(scaled, model, task.data.settings.scale))
+            model = problems.check("dataset.scale", partial(scaled, model, recipe.data.settings.scale))
         profiles = data = None
         if model is not None:
-            data = self._inspect_data(problems, task.data, model)
+            data = self._inspect_data(problems, recipe.data, model)
             profiles = problems.load("model", partial(self._profiles, task, model, data))
         if model is None or profiles is None:
-            return Inspection(costs={}, floor={}, hardware=task.hardware, problems=tuple(problems.problems))
+            return Inspection(costs={}, floor={}, hardware=recipe.hardware, problems=tuple(problems.problems))
         structure = analyse(model, params.layers if params else {})
         wrong = unmatched(structure.rules, structure.graph.layers)
         problems.add(pattern.problem("algorithm.config.layers") for pattern in wrong)
@@ -127,7 +128,7 @@ class SourceInspector:
 
     def _profiles(self, task: InspectTask, model: keras.Model, data: _Data | None) -> Profiles:
         """Return the task's hardware, with this machine as it is: the source is measured on it."""
-        profiles = tuple(task.hardware.values())
+        profiles = task.recipe.profiles
         if data is None or "host" not in task.measures:
             return calibrated(profiles, model)
         profiled = host_profiles(self._on_progress)
@@ -182,12 +183,12 @@ def _with_measurements(
     """Return the estimates with the measurements of the source that a task asks for, and the outlook."""
     setup, measures = _setup(task, data, params), set(task.measures) - {"host", "trial"}
     tested = data.tested if "trial" in task.measures else None
-    flips = tested is not None and flips_suit(model, task.data, setup)
+    flips = tested is not None and flips_suit(model, task.recipe.data, setup)
     if flips:
         setup = replace(setup, settings=setup.settings.model_copy(update={"augment": FLIPS}))
     # One copy for all measurements, as tracing it takes longer than they do.
     trainer = Trainer(copied(model), setup, 0)
-    if "accuracy" in measures and not task.data.has_validation_labels:
+    if "accuracy" in measures and not task.recipe.data.has_validation_labels:
         # The source agrees with its own answers.
         perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
         estimates = estimates.model_copy(
@@ -202,5 +203,5 @@ def _with_measurements(
 
 
 def _setup(task: InspectTask, data: _Data, params: Params) -> TrainingSetup:
-    settings = task.data.settings.model_copy(update={"metric": data.metric, "metrics": data.metrics})
+    settings = task.recipe.data.settings.model_copy(update={"metric": data.metric, "metrics": data.metrics})
     return TrainingSetup(data.train, data.validation, None, params, settings)

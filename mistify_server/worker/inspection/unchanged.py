@@ -40,19 +40,20 @@ def inspect_unchanged(
         cache: Loads the data.
         problems: The problems found so far; further ones are added.
     """
-    problems.add(_unused_settings(task.data))
+    recipe = task.recipe
+    problems.add(_unused_settings(recipe.data))
     costs: Costs = {}
     data = None
-    profiles = tuple(task.hardware.values())
+    profiles = recipe.profiles
     network = problems.load("model", lambda: convert_unedited(source.export()))
     if network is not None:
         cost = problems.load("model", lambda: network_cost(network))
         if cost is not None:
             profiles = at_each_precision(calibrated_by(profiles, cost, network))
             costs = costs_of(cost, profiles)
-        runner = None if _generated(task.data) else problems.load("model", lambda: Runner(network))
+        runner = None if _generated(recipe.data) else problems.load("model", lambda: Runner(network))
         if runner is not None:
-            data = _inspect_data(cache, problems, task.data, source, runner.run_all)
+            data = _inspect_data(cache, problems, recipe.data, source, runner.run_all)
     return Inspection(
         costs=dict(costs),
         # Another precision may be faster: latency is decided by measuring.

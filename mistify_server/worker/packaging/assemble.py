@@ -55,7 +55,7 @@ def store_package(package: Package, task: PackageTask, artifacts: Artifacts) -> 
         measured=manifest.measured,
         accuracy=manifest.accuracy,
         validation_accuracy=manifest.validation_accuracy,
-        validation_metric=task.data.validation_metric,
+        validation_metric=task.recipe.data.validation_metric,
         output_scores=manifest.output_scores,
         validation_output_scores=manifest.validation_output_scores,
         note=manifest.note,

@@ -17,7 +17,8 @@ def profile_of(task: PackageTask) -> HardwareProfile:
     settings = task.settings
     limited = [axis.partition("@")[2] for axis in settings.budget if quantity_of(axis) == LATENCY]
     host = host_profile_name(settings.quantization.precision, settings.threads)
-    return next((task.hardware[name] for name in (*limited, host) if name in task.hardware), HOST)
+    hardware = task.recipe.hardware
+    return next((hardware[name] for name in (*limited, host) if name in hardware), HOST)
 
 
 def layer_table(source: Structure, network: Structure, profile: HardwareProfile) -> LayerTable:

@@ -35,7 +35,7 @@ def manifest_of(
         job=settings.job_id,
         goal=settings.goal_id,
         budget=settings.budget,
-        metric=task.data.metric,
+        metric=task.recipe.data.metric,
         targets=settings.targets,
         achieved={**task.costs, **measured.costs},
         measured=measured_here(own.latency, settings.quantization.precision),

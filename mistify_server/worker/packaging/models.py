@@ -64,8 +64,8 @@ def package_model(
     """
     compression, accuracy = task.settings.compression, task.accuracy
     if compression is not None:
-        model = compressed(model, compression, setup, training_steps, task.seed)
-        accuracy = evaluate(model, setup.validation, task.data.metric)
+        model = compressed(model, compression, setup, training_steps, task.recipe.seed)
+        accuracy = evaluate(model, setup.validation, task.recipe.data.metric)
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
     integer = task.settings.quantization.precision.integer
@@ -116,7 +116,7 @@ def _convert(
         case Quantization.INT8:
             return ConvertedNetworks(convert(model, quantization, examples))
         case Quantization.INT8_QAT:
-            aware = quantization_aware(model, setup, training_steps, task.seed)
+            aware = quantization_aware(model, setup, training_steps, task.recipe.seed)
             return ConvertedNetworks(
                 convert(aware, quantization, calibration([folded(aware)], setup.train).examples)
             )

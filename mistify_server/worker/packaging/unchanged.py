@@ -44,7 +44,7 @@ def package_unchanged(source: SourceModel, task: PackageTask, train: Dataset, he
         float32=partial(convert_unedited, function),
         accuracy=task.accuracy,
         note=sample.note,
-        description=description_of(task.data.settings, source.signature, objectives, train),
+        description=description_of(task.recipe.data.settings, source.signature, objectives, train),
     )
     return assemble(conversion, task, objectives, held_out)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask
 
@@ -15,28 +16,28 @@ os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
-def adapt(site: Any, data: str = "d", **budget: float) -> AdaptTask:
-    parent = artifacts_of(site.store).put(b'{"flops": 100, "params": 100}', ".json")
-    return AdaptTask(
-        parent=parent,
-        teacher=parent,
-        data=DataSource(train=data, test=data),
+def recipe(site: Any, train: str, test: str) -> Recipe:
+    return Recipe(
+        model=ModelSource(path=str(site.root / "model.json")),
+        data=DataSource(train=train, test=test),
         algorithm="morphnet",
-        algorithm_config={},
+        settings={},
         hardware={},
-        budget=budget or {"flops": 50.0},
         seed=0,
     )
 
 
-def inspect(site: Any) -> InspectTask:
-    return InspectTask(
-        model=ModelSource(path=str(site.root / "model.json")),
-        data=DataSource(train=str(site.root / "train.json"), test=""),
-        algorithm="morphnet",
-        algorithm_config={},
-        hardware={},
+def adapt(site: Any, data: str = "d", **budget: float) -> AdaptTask:
+    parent = artifacts_of(site.store).put(b'{"flops": 100, "params": 100}', ".json")
+    return AdaptTask(
+        recipe=recipe(site, data, data).taught_by(parent),
+        parent=parent,
+        budget=budget or {"flops": 50.0},
     )
+
+
+def inspect(site: Any) -> InspectTask:
+    return InspectTask(recipe=recipe(site, str(site.root / "train.json"), ""))
 
 
 @pytest.fixture

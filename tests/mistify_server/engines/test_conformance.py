@@ -27,7 +27,7 @@ import json, sys
 said = ""
 for line in sys.stdin:
     order = json.loads(line)
-    content = {"kind": "failure", "code": "INTERNAL", "message": order["task"]["data"]["train"]}
+    content = {"kind": "failure", "code": "INTERNAL", "message": order["task"]["recipe"]["data"]["train"]}
     last, said = said, json.dumps({"kind": "answer", "ticket": order["ticket"], "result": content})
     print(last, said, sep="\\n" if last else "", flush=True)
 """
@@ -131,7 +131,8 @@ async def test_a_task_goes_where_its_data_is_loaded(
     for task in reversed(tasks):
         await engine.run(task, ignore)
     seen = {
-        data: {t["pid"] for t in site.tasks("adapt") if t["data"]["train"] == data} for data in ("one", "two")
+        data: {t["pid"] for t in site.tasks("adapt") if t["recipe"]["data"]["train"] == data}
+        for data in ("one", "two")
     }
     assert all(len(workers) == 1 for workers in seen.values())
     assert seen["one"] != seen["two"]

@@ -121,14 +121,14 @@ async def test_goals_have_the_threads_that_their_device_was_measured_with(
         (4, {"latency_ms@my-board@4-threads": 1.0}),
     ]
     own = {f"my-board{threads}{at}" for threads in ("", "@4-threads") for at in ("", "@int8")}
-    assert set(site.tasks("inspect")[-1]["hardware"]) == {"host", "host@4-threads", *own}
+    assert set(site.tasks("inspect")[-1]["recipe"]["hardware"]) == {"host", "host@4-threads", *own}
     await caller.finished(job.id)
     assert {task["settings"]["threads"] for task in site.tasks("package")} == {1, 4}
     with DevicesClient(caller.address) as client:
         reported = await asyncio.to_thread(client.report, "my-board", job.id, "four", 2.0)
     assert (reported.predicted_ms, reported.factor) == (1.0, pytest.approx(2 ** (1 / 3)))
     later = await caller.submit([config("later", 1), config("later-4", 4)])
-    hardware = site.tasks("inspect")[-1]["hardware"]
+    hardware = site.tasks("inspect")[-1]["recipe"]["hardware"]
     assert hardware["my-board"]["factor"] == 1.0
     assert hardware["my-board@4-threads"]["factor"] == reported.factor
     await caller.finished(later.id)
@@ -225,8 +225,8 @@ async def test_goals_name_a_device_that_the_server_knows(
         {"latency_ms@my-board@int8": 2.0},
     ]
     (inspected,) = site.tasks("inspect")
-    assert set(inspected["hardware"]) == {"host", "my-board", "my-board@int8"}
-    assert inspected["hardware"]["my-board@int8"]["kind"] == "measured"
+    assert set(inspected["recipe"]["hardware"]) == {"host", "my-board", "my-board@int8"}
+    assert inspected["recipe"]["hardware"]["my-board@int8"]["kind"] == "measured"
     await caller.finished(job.id)
 
 
@@ -280,7 +280,7 @@ async def test_predictions_follow_what_packages_take(
     later = await caller.submit(
         [{**make_config("later", latency="0.7x"), "hardware": "my-board", "quantization": "none"}]
     )
-    inspected = site.tasks("inspect")[-1]["hardware"]
+    inspected = site.tasks("inspect")[-1]["recipe"]["hardware"]
     assert inspected["my-board"]["factor"] == pytest.approx(2**0.6)
     assert inspected["my-board@int8"]["factor"] == 1.0
     await caller.finished(later.id)
@@ -309,5 +309,5 @@ async def test_packages_say_nothing_of_a_device_that_was_measured_again(
     after = await caller.submit(
         [{**make_config("later", latency="0.5x"), "hardware": "my-board", "quantization": "none"}]
     )
-    assert site.tasks("inspect")[-1]["hardware"]["my-board"]["factor"] == 1.0
+    assert site.tasks("inspect")[-1]["recipe"]["hardware"]["my-board"]["factor"] == 1.0
     await caller.finished(after.id)

@@ -66,8 +66,8 @@ async def test_added_goals_have_the_model_data_and_algorithm_of_the_job_where_th
     job = await caller.finished(job.id)
     assert parents(job) == {"large": None, "small": "large"}
     large, small = site.tasks("adapt")
-    for part in ("data", "teacher", "algorithm", "algorithm_config"):
-        assert small[part] == large[part]
+    for part in ("data", "teacher", "algorithm", "settings"):
+        assert small["recipe"][part] == large["recipe"][part]
 
 
 async def test_added_goals_have_to_name_what_differs_within_the_job(caller: Any, make_config: Config) -> None:
@@ -218,7 +218,7 @@ async def test_a_source_that_failed_is_tried_again(
     job = await caller.finished(job.id)
     failed, met = GoalState.FAILED, GoalState.MET
     assert goals(job) == {"a": failed, "b": met, "still": failed, "fixed": met}
-    assert [task["model"]["path"].rpartition("/")[2] for task in site.tasks("source")] == [
+    assert [task["recipe"]["model"]["path"].rpartition("/")[2] for task in site.tasks("source")] == [
         "broken.json",
         "model.json",
         "broken.json",
@@ -246,7 +246,7 @@ async def test_goals_find_their_batch(caller: Any, site: Any, make_config: Confi
         ("c-3", 2, "c-2"),
     ]
     assert [goal.budget["flops"] for goal in job.goals[3:]] == [4_000, 200, 4_000, 3_000]
-    assert {task["algorithm_config"].get("seed") for task in site.tasks("adapt")} == {None, 7}
+    assert {task["recipe"]["settings"].get("seed") for task in site.tasks("adapt")} == {None, 7}
 
 
 async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config: Config) -> None:
@@ -262,11 +262,11 @@ async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config
     await caller.finished(job.id)
     await caller.add(job.id, [{**make_config("c", latency="0.25x"), **nano}, make_config("d", FLOP="0.4x")])
     job = await caller.finished(job.id)
-    assert [sorted(task["hardware"]) for task in site.tasks("inspect")] == [
+    assert [sorted(task["recipe"]["hardware"]) for task in site.tasks("inspect")] == [
         ["host", "raspberry-pi"],
         ["host", "jetson-nano"],
     ]
-    known = [sorted(task["hardware"]) for task in site.tasks("adapt")]
+    known = [sorted(task["recipe"]["hardware"]) for task in site.tasks("adapt")]
     assert known == [
         ["host", "raspberry-pi"],
         *[["host", "jetson-nano", "raspberry-pi"]] * 3,
@@ -291,7 +291,7 @@ async def test_this_machine_is_measured_with_other_threads_once(
     for name, latency in (("b", "0.9x"), ("c", "0.8x")):
         await caller.add(job.id, [config(name, 4, latency)])
         job = await caller.finished(job.id)
-    assert [(sorted(task["hardware"]), task["measures"]) for task in site.tasks("inspect")] == [
+    assert [(sorted(task["recipe"]["hardware"]), task["measures"]) for task in site.tasks("inspect")] == [
         (["host"], ["host"]),
         (["host", "host@4-threads"], ["host"]),
     ]

@@ -67,11 +67,11 @@ async def test_an_algorithm_prepares_once_for_its_own_goals_before_the_first_of_
     assert algorithms(job) == ["nested", "morphnet", "nested", "nested"]
     assert {goal.state for goal in job.goals} == {GoalState.MET}
     (prepare,) = site.tasks("prepare")
-    assert (prepare["algorithm"], prepare["least"]) == ("nested", {"flops": 5_000, "params": 300})
-    given = {task["algorithm"]: task["prepared"] for task in site.tasks("adapt")}
+    assert (prepare["recipe"]["algorithm"], prepare["least"]) == ("nested", {"flops": 5_000, "params": 300})
+    given = {task["recipe"]["algorithm"]: task["recipe"]["prepared"] for task in site.tasks("adapt")}
     assert given["morphnet"] is None
     assert given["nested"] is not None
-    assert {task["prepared"] for task in site.tasks("adapt")} == set(given.values())
+    assert {task["recipe"]["prepared"] for task in site.tasks("adapt")} == set(given.values())
     assert job.sources[0].preparing_steps == {"nested": 40}
     assert job.sources[0].steps == 10
     assert job.spent["training"] == 0.5 + 0.5 + 4 * 1.5
@@ -101,10 +101,10 @@ async def test_edges_of_others_and_packages_do_not_wait_for_it(
             ]
         )
         await wait_until(lambda: len(site.tasks("package")) == 2)
-        assert [task["algorithm"] for task in site.tasks("adapt")] == ["morphnet"] * 2
+        assert [task["recipe"]["algorithm"] for task in site.tasks("adapt")] == ["morphnet"] * 2
         (site.control / "hold-prepare").unlink()
         assert (await caller.finished(job.id)).state is JobState.DONE
-    assert [task["algorithm"] for task in site.tasks("adapt")] == ["morphnet", "morphnet", "nested"]
+    assert [task["recipe"]["algorithm"] for task in site.tasks("adapt")] == ["morphnet", "morphnet", "nested"]
 
 
 async def test_a_restarted_server_does_not_prepare_again(
@@ -119,7 +119,8 @@ async def test_a_restarted_server_does_not_prepare_again(
         job = await caller.finished(job.id)
     assert (job.state, job.sources[0].preparing_steps) == (JobState.DONE, {"nested": 40})
     assert len(site.tasks("prepare")) == 1
-    assert len({task["prepared"] for task in site.tasks("adapt") if task["algorithm"] == "nested"}) == 1
+    recipes = [task["recipe"] for task in site.tasks("adapt")]
+    assert len({recipe["prepared"] for recipe in recipes if recipe["algorithm"] == "nested"}) == 1
 
 
 async def test_a_server_that_stopped_while_preparing_prepares_when_it_is_started_again(
@@ -167,7 +168,7 @@ async def test_a_goal_that_is_added_later_finds_it(
     job = await caller.finished(job.id)
     assert (algorithms(job)[-1], job.goals[-1].state) == ("nested", GoalState.MET)
     assert len(site.tasks("prepare")) == 1
-    assert site.tasks("adapt")[-1]["prepared"] == site.tasks("adapt")[0]["prepared"]
+    assert site.tasks("adapt")[-1]["recipe"]["prepared"] == site.tasks("adapt")[0]["recipe"]["prepared"]
 
 
 async def test_a_goal_below_what_was_prepared_is_left_to_another_algorithm(

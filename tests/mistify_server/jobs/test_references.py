@@ -31,8 +31,9 @@ async def test_the_source_is_measured_once_after_all_packages(
     job = await caller.finished(job.id)
     (source,) = site.tasks("source")
     (reference,) = site.tasks("reference")
-    assert (reference["model"], reference["data"]) == (source["model"], source["data"])
-    assert reference["teacher"] == site.tasks("adapt")[0]["teacher"]
+    made, taught = source["recipe"], reference["recipe"]
+    assert (taught["model"], taught["data"]) == (made["model"], made["data"])
+    assert taught["teacher"] == site.tasks("adapt")[0]["recipe"]["teacher"]
     assert (job.sources[0].accuracy, job.sources[0].tuned_accuracy) == (0.85, 0.86)
     assert job.sources[0].measured == {"latency_ms@host": 1.0, "latency_ms@host@4-threads": 1.0}
 

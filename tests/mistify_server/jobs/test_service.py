@@ -51,8 +51,8 @@ async def test_children_start_from_their_parents_checkpoint(
     tasks = site.tasks("adapt")
     assert [task["budget"]["flops"] for task in tasks] == [8_000, 5_000, 2_000]
     assert len({task["parent"] for task in tasks}) == 3
-    assert len({task["seed"] for task in tasks}) == 3
-    assert len({task["teacher"] for task in tasks}) == 1
+    assert len({task["recipe"]["seed"] for task in tasks}) == 3
+    assert len({task["recipe"]["teacher"] for task in tasks}) == 1
     assert [task["exceed"] for task in site.tasks("source")] == [{}]
 
 

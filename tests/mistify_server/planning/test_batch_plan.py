@@ -16,8 +16,8 @@ from mistify.costs.catalogue import HOST, catalogue
 from mistify.costs.profiles import NominalProfile
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.batch_plan import expansion, plan_batch
-from mistify_server.planning.insertion import derived_seed
 from mistify_server.planning.limits import unreachable
+from mistify_server.tasks.recipe import derived_seed
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
 from tests.support.targets import overall
@@ -89,7 +89,7 @@ def test_a_target_of_an_output_is_of_its_metric_and_shared_nodes_have_the_strict
         Target("price", Metric.MAE, 0.5),
         *overall(0.7, Metric.MEAN_SCORE),
     }
-    assert plan.data.settings.metrics == METRICS
+    assert plan.recipe.data.settings.metrics == METRICS
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
     batch = resolved({"latency": "0.5x"})
     assert batch.inspect_task().hardware == {"host": HOST, "jetson-nano": catalogue()["jetson-nano"]}
     plan, (goal,) = plan_batch(batch, measured)
-    assert plan.hardware == {"host": HOST, "jetson-nano": calibrated}
+    assert plan.recipe.hardware == {"host": HOST, "jetson-nano": calibrated}
     assert goal.budget == {"latency_ms@jetson-nano": 1.0}
 
 
@@ -194,7 +194,7 @@ def test_seeds_follow_from_the_settings() -> None:
         plan_batch(resolved({"FLOP": "0.5x"}, {"FLOP": "0.2x"}, seed=seed), inspection())[0]
         for seed in (1, 1, 2)
     ]
-    seeds = [(plan.seed, *(node.seed for node in plan.nodes)) for plan in plans]
+    seeds = [(plan.recipe.seed, *(node.seed for node in plan.nodes)) for plan in plans]
     assert seeds[0] == seeds[1] != seeds[2]
     assert len(set(seeds[0])) == 3
     assert derived_seed({}, 0) == derived_seed({"seed": 0}, 0)

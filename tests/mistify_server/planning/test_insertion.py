@@ -15,8 +15,9 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.porting import DatasetConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState
-from mistify_server.planning.insertion import Promise, derived_seed, insert_goals, promises
+from mistify_server.planning.insertion import Promise, insert_goals, promises
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
+from mistify_server.tasks.recipe import Recipe, derived_seed
 from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from tests.support.targets import overall
@@ -32,15 +33,17 @@ BARE = BatchPlan(
     number=2,
     model_name="m",
     dataset=DatasetConfig(train="a", test="b"),
-    model=ModelSource(builtin="m"),
-    data=DataSource(train="a", test="b"),
-    algorithm="morphnet",
-    algorithm_config={"seed": 3},
-    hardware={},
+    recipe=Recipe(
+        model=ModelSource(builtin="m"),
+        data=DataSource(train="a", test="b"),
+        algorithm="morphnet",
+        settings={"seed": 3},
+        hardware={},
+        seed=0,
+    ),
     source_costs={"flops": 10.0, "params": 10.0},
     floor={},
     exceed={},
-    seed=0,
     nodes=(),
 )
 
@@ -151,7 +154,7 @@ def test_what_exists_stays_and_every_node_comes_after_its_parent(
         assert node.parent in seen
         assert node.index not in seen
         seen.add(node.index)
-        assert node.seed == derived_seed(BARE.algorithm_config, node.index)
+        assert node.seed == derived_seed(BARE.recipe.settings, node.index)
     served = [goal_id for node in grown.nodes for goal_id in node.goals]
     assert sorted(served) == sorted(goal.id for goal in (*goals_of(first, "old"), *asked))
 

@@ -12,9 +12,11 @@ from mistify.errors import Problem
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.tasks import code
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
+from tests.mistify_server.digits_tasks import by_recipe
 from tests.support.plug_ins import LAYERS, installed
 
 INSPECTION = Inspection(costs={"flops": 2.0}, floor={"flops": 1.0})
@@ -47,13 +49,15 @@ def task(tmp_path: Path) -> InspectTask:
     (tmp_path / "model" / "variables" / "data").write_bytes(b"weights")
     for name in ("train.csv", "test.csv"):
         (tmp_path / name).write_text("a,b")
-    return InspectTask(
+    recipe = Recipe(
         model=ModelSource(path=str(tmp_path / "model")),
         data=DataSource(train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv")),
         algorithm="auto",
-        algorithm_config={"seed": 1},
+        settings={"seed": 1},
         hardware={},
+        seed=0,
     )
+    return InspectTask(recipe=recipe)
 
 
 async def test_the_same_is_inspected_once(known: KnownInspections, task: InspectTask, tmp_path: Path) -> None:
@@ -71,7 +75,7 @@ async def test_the_same_content_elsewhere_is_not_inspected_again(
     inspect = Inspector()
     await known.result(task, inspect)
     shutil.copytree(tmp_path / "model", tmp_path / "copy")
-    copied = task.model_copy(update={"model": ModelSource(path=str(tmp_path / "copy"))})
+    copied = by_recipe(task, model=ModelSource(path=str(tmp_path / "copy")))
     assert await known.result(copied, inspect) == INSPECTION
     assert inspect.count == 1
 
@@ -85,7 +89,7 @@ def written(name: str, text: str) -> Callable[[InspectTask, Path], InspectTask]:
 
 
 def changed(**changes: Any) -> Callable[[InspectTask, Path], InspectTask]:
-    return lambda task, _: task.model_copy(update=changes)
+    return lambda task, _: by_recipe(task, **changes)
 
 
 #: Each changes something that the result may depend on.
@@ -94,9 +98,9 @@ CHANGES: dict[str, Callable[[InspectTask, Path], InspectTask]] = {
     "another file in it": written("model/more", ""),
     "data of the same size": written("train.csv", "a,c"),
     "test data": written("test.csv", "a,b,c"),
-    "settings": changed(algorithm_config={"seed": 2}),
+    "settings": changed(settings={"seed": 2}),
     "algorithm": changed(algorithm="chamnet"),
-    "measures": changed(measures=("accuracy",)),
+    "measures": lambda task, _: task.model_copy(update={"measures": ("accuracy",)}),
     "built-in data": changed(data=DataSource(train="builtin:digits-train", test="builtin:digits-test")),
 }
 

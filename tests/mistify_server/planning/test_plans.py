@@ -142,8 +142,8 @@ async def test_the_choice_and_its_reason_stand_in_the_goals_and_the_edges(
     half, named = (await caller.finished(job.id)).goals
     assert (half.algorithm, "chamnet" in half.choice) == ("morphnet", True)
     assert (named.algorithm, named.choice) == ("chamnet", "the config names it")
-    assert [task["algorithm"] for task in foreseeable.tasks("adapt")] == ["morphnet", "chamnet"]
-    assert [task["algorithm"] for task in foreseeable.tasks("prepare")] == ["chamnet"]
+    assert [task["recipe"]["algorithm"] for task in foreseeable.tasks("adapt")] == ["morphnet", "chamnet"]
+    assert [task["recipe"]["algorithm"] for task in foreseeable.tasks("prepare")] == ["chamnet"]
 
 
 async def test_edges_that_were_adapted_are_learned_from(
@@ -230,6 +230,6 @@ async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_
     job = await caller.finished(first.id)
     assert [goal.state.value for goal in job.goals] == ["met", "met"], job
     with open_store(foreseeable.store) as store:
-        subject, kind = subject_of(TRAITS, store.jobs.batches(job.id)[0].plan.data), TRAITS.kind
+        subject, kind = subject_of(TRAITS, store.jobs.batches(job.id)[0].plan.recipe.data), TRAITS.kind
         distances = [record.case.distance for record in store.jobs.edges(subject, kind, 9)]
     assert distances == pytest.approx([1.0, 2.0])  # the root has 10 ms there, by its multiply-adds

@@ -10,14 +10,14 @@ from mistify_server.tasks.results import SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import SourceTask
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import COMMON, saved_source
+from tests.mistify_server.digits_tasks import COMMON, recipe, saved_source
 
 
 def test_generating_is_reported_and_training_data_are_mixed_further(tmp_path: Path) -> None:
     updates: list[ProgressUpdate] = []
     runner = TaskRunner(artifacts_of(tmp_path), updates.append)
     common = {**COMMON, "data": DataSource(train="generated:6", test="generated:4", labelled=False)}
-    result = runner.run(SourceTask(model=saved_source(tmp_path), exceed={}, seed=0, **common))
+    result = runner.run(SourceTask(recipe=recipe(saved_source(tmp_path), **common), exceed={}))
     assert isinstance(result, SourceResult)
     assert result.data is not None
     for part, examples in (("train", 48), ("test", 4)):

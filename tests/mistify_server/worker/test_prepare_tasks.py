@@ -27,11 +27,11 @@ from mistify_server.tasks.results import PrepareResult, SourceResult
 from mistify_server.tasks.tasks import PrepareTask, SourceTask
 from mistify_server.worker.prepare_tasks import key_of
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import COMMON, DATA, saved_source, shallow
+from tests.mistify_server.digits_tasks import COMMON, DATA, by_recipe, recipe, saved_source, shallow, taught
 from tests.mistify_server.worker.test_runner_edges import deeper
 
 SETTINGS = {"source_steps": 4, "segment_steps": 48, "batch_size": 32}
-NESTED: dict[str, Any] = {**COMMON, "algorithm": "nested", "algorithm_config": SETTINGS}
+NESTED: dict[str, Any] = {**COMMON, "algorithm": "nested", "settings": SETTINGS}
 
 
 class InterruptionError(Exception):
@@ -43,14 +43,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SourceResult
     """The directory of a store, and a source in it."""
     directory = tmp_path_factory.mktemp("source")
     runner = TaskRunner(artifacts_of(directory), lambda _: None)
-    task = SourceTask(model=saved_source(directory, deeper()), exceed={}, seed=0, **COMMON)
+    task = SourceTask(recipe=recipe(saved_source(directory, deeper())), exceed={})
     return directory, runner.run(task)  # type: ignore[return-value]
 
 
 def task_of(source: SourceResult, share: float = 0.1, **changes: Any) -> PrepareTask:
     """For goals that take two segments, or one from a quarter on."""
     least = {"flops": share * source.source_costs["flops"]}
-    return PrepareTask(teacher=source.teacher, least=least, **{"seed": 0, **NESTED, **changes})
+    return PrepareTask(recipe=taught(source.teacher, **{**NESTED, **changes}), least=least)
 
 
 def test_what_was_prepared_before_is_found_and_nothing_else(source: tuple[Path, SourceResult]) -> None:
@@ -150,7 +150,7 @@ def made() -> tuple[PrepareTask, keras.Model, TrainingSetup]:
     name, said = model.inputs[0].name, model.layers[-1].name
     data = Dataset({name: rng.random((9, 8, 8, 1)).astype(np.float32)}, {said: np.arange(9)})
     setup = TrainingSetup(data, data, None, Params())
-    return PrepareTask(teacher=64 * "a", least={"flops": 9.0}, seed=0, **NESTED), model, setup
+    return PrepareTask(recipe=taught(64 * "a", **NESTED), least={"flops": 9.0}), model, setup
 
 
 def with_other_weights(model: keras.Model) -> keras.Model:
@@ -172,26 +172,24 @@ CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]
     "data": lambda t, m, s: (t, m, other_data(s)),
     "validation data": lambda t, m, s: (t, m, replace(s, validation=s.train.sample(5))),
     "settings of the data": lambda t, m, s: (
-        t.model_copy(
-            update={"data": DATA.model_copy(update={"settings": DataSettings(class_weights="balanced")})}
-        ),
+        by_recipe(t, data=DATA.model_copy(update={"settings": DataSettings(class_weights="balanced")})),
         m,
         s,
     ),
     "settings": lambda t, m, s: (
-        t.model_copy(update={"algorithm_config": {**SETTINGS, "segment_steps": 49}}),
+        by_recipe(t, settings={**SETTINGS, "segment_steps": 49}),
         m,
         s,
     ),
-    "algorithm": lambda t, m, s: (t.model_copy(update={"algorithm": "chamnet"}), m, s),
+    "algorithm": lambda t, m, s: (by_recipe(t, algorithm="chamnet"), m, s),
     "least limits": lambda t, m, s: (t.model_copy(update={"least": {"flops": 8.0}}), m, s),
     "axes": lambda t, m, s: (t.model_copy(update={"least": {"params": 9.0}}), m, s),
     "hardware": lambda t, m, s: (
-        t.model_copy(update={"hardware": {"board": NominalProfile("board", 1.0, 1.0)}}),
+        by_recipe(t, hardware={"board": NominalProfile("board", 1.0, 1.0)}),
         m,
         s,
     ),
-    "seed": lambda t, m, s: (t.model_copy(update={"seed": 1}), m, s),
+    "seed": lambda t, m, s: (by_recipe(t, seed=1), m, s),
 }
 
 
@@ -247,6 +245,6 @@ def test_names_of_files_and_hardware_without_a_limit_make_no_difference(
     keras.models.load_model(artifacts.path(root.teacher)).save(tmp_path / "again.keras")
     teacher = artifacts.put(tmp_path / "again.keras")
     board = {"board": NominalProfile("board", 1.0, 1.0)}
-    task = task_of(root, 0.5, seed=4, hardware=board).model_copy(update={"teacher": teacher})
+    task = by_recipe(task_of(root, 0.5, seed=4, hardware=board), teacher=teacher)
     again: Any = TaskRunner(artifacts_of(directory), lambda _: None).run(task)
     assert (again.prepared, again.steps) == (first.prepared, 0)

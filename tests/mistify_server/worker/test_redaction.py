@@ -9,11 +9,13 @@ from mistify_server.tasks.results import Inspection, PrepareResult, Result, Task
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.redaction import redacted
-from tests.mistify_server.digits_tasks import COMMON
+from tests.mistify_server.digits_tasks import recipe
 
 TASK = InspectTask(
-    model=ModelSource(path="/srv/models/net.keras"),
-    **{**COMMON, "data": DataSource(train="/srv/data/photos/train", test="/srv/data/photos/test")},
+    recipe=recipe(
+        ModelSource(path="/srv/models/net.keras"),
+        data=DataSource(train="/srv/data/photos/train", test="/srv/data/photos/test"),
+    )
 )
 STORE = Path("/var/lib/mistify")
 

@@ -25,7 +25,7 @@ from mistify_server.tasks.tasks import (
 )
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
+from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, recipe, saved_source, taught
 from tests.support.targets import overall
 
 layers = keras.layers
@@ -72,15 +72,15 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 
     def adapted(parent: str, share: float) -> Any:
         budget = {"flops": share * root.root_costs["flops"]}
-        return done(AdaptTask(parent=parent, teacher=root.teacher, budget=budget, seed=0, **COMMON))
+        return done(AdaptTask(recipe=taught(root.teacher), parent=parent, budget=budget))
 
     trained = {"tracing", "training", "measuring", "saving", "other"}
 
-    inspected = done(InspectTask(model=source, **COMMON))
+    inspected = done(InspectTask(recipe=recipe(source)))
     assert not inspected.problems
     assert len(inspected.inputs) == 1
     assert {"loading", "other"} <= set(inspected.spent)
-    root = done(SourceTask(model=source, exceed={}, seed=0, **COMMON))
+    root = done(SourceTask(recipe=recipe(source), exceed={}))
     assert trained <= set(root.spent)
     assert "loading" not in root.spent
     half = adapted(root.root, 0.6)
@@ -90,13 +90,11 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
     assert "loading" not in quarter.spent
     packaged = done(
         PackageTask(
+            recipe=taught(root.teacher),
             checkpoint=quarter.checkpoint,
-            teacher=root.teacher,
             settings=PackageSettings(goal_id="quarter", job_id="job-1"),
             costs=quarter.costs,
             accuracy=quarter.accuracy,
-            seed=0,
-            **COMMON,
         )
     )
     assert {"packaging", "other"} <= set(packaged.spent)
@@ -106,11 +104,11 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 def test_a_task_that_fails_is_not_booked_to_the_next(
     runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
-    broken = AdaptTask(parent="gone", teacher="gone", budget={"flops": 1.0}, seed=0, **COMMON)
+    broken = AdaptTask(recipe=taught("gone"), parent="gone", budget={"flops": 1.0})
     with pytest.raises(Exception, match="gone"):
         runner.run(broken)
     start = ticks.now + 1
-    assert runner.run(InspectTask(model=source, **COMMON)).seconds == ticks.now - start
+    assert runner.run(InspectTask(recipe=recipe(source))).seconds == ticks.now - start
 
 
 def test_the_source_is_measured_on_the_test_data_in_litert(source: ModelSource, tmp_path: Path) -> None:
@@ -122,7 +120,7 @@ def test_the_source_is_measured_on_the_test_data_in_litert(source: ModelSource, 
     rng = np.random.default_rng(0)
     other.set_weights([rng.uniform(0, 1, array.shape) for array in other.get_weights()])
     tuned = Checkpoints(artifacts).save(other)
-    result: Any = runner.run(ReferenceTask(model=source, teacher=tuned, data=DATA, threads=(1, 2)))
+    result: Any = runner.run(ReferenceTask(recipe=taught(tuned, data=DATA, model=source), threads=(1, 2)))
 
     def score(model: Any) -> float:
         return float((model.predict(test["x"], verbose=0).argmax(axis=1) == test["y"]).mean())
@@ -158,25 +156,23 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
     common = {
         **COMMON,
         "data": data,
-        "algorithm_config": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
+        "settings": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
     }
-    inspection: Any = runner.run(InspectTask(model=model, **common))
+    inspection: Any = runner.run(InspectTask(recipe=recipe(model, **common)))
     assert (inspection.metric, inspection.problems) == (Metric.MSE, ())
     settings = data.settings.model_copy(update={"metric": inspection.metric, "metrics": inspection.metrics})
     common["data"] = data.model_copy(update={"settings": settings})
-    root: Any = runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
+    root: Any = runner.run(SourceTask(recipe=recipe(model, **common), exceed={}))
     assert root.teacher_accuracy < 0.2 * root.source_accuracy
     budget = {"flops": 0.7 * root.root_costs["flops"]}
     made: Any
     for target, met in ((4.0, True), (1e-9, False)):
         made = runner.run(
             AdaptTask(
+                recipe=taught(root.teacher, seed=7, **common),
                 parent=root.root,
-                teacher=root.teacher,
                 budget=budget,
                 targets=overall(target, Metric.MSE),
-                seed=7,
-                **common,
             )
         )
         assert made.met is met
@@ -195,7 +191,7 @@ def test_settings_that_do_not_fit_the_model_are_reported(runner: TaskRunner, sou
     places: list[str] = []
     for update in ({}, {"scale": None}):
         data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
-        inspection: Any = runner.run(InspectTask(model=source, **{**COMMON, "data": data}))
+        inspection: Any = runner.run(InspectTask(recipe=recipe(source, data=data)))
         places += [problem.place for problem in inspection.problems]
     assert places == [
         "dataset.scale",
@@ -215,12 +211,12 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
     search = {
         "data": DATA,
         "algorithm": "chamnet",
-        "algorithm_config": {**settings, "samples": 5, "init_population": 2},
+        "settings": {**settings, "samples": 5, "init_population": 2},
         "hardware": {},
     }
     runner = TaskRunner(artifacts, lambda progress: None)
-    root: Any = runner.run(SourceTask(model=source, exceed={}, seed=0, **search))
-    result: Any = runner.run(PrepareTask(teacher=root.teacher, least={}, seed=0, **search))
+    root: Any = runner.run(SourceTask(recipe=recipe(source, **search), exceed={}))
+    result: Any = runner.run(PrepareTask(recipe=taught(root.teacher, **search), least={}))
     prepared = result.prepared
     samples = Predictor.loaded(artifacts.path(prepared).read_bytes()).samples
     assert 1 < len(samples) <= 5  # those that the least share can be reached with
@@ -234,12 +230,9 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
     monkeypatch.setattr(Predictor, "learn", learned)
     adapted: Any = TaskRunner(artifacts, lambda progress: None).run(
         AdaptTask(
+            recipe=taught(root.teacher, prepared=prepared, **search),
             parent=root.root,
-            teacher=root.teacher,
-            prepared=prepared,
             budget={"flops": 0.6 * root.root_costs["flops"]},
-            seed=0,
-            **search,
         )
     )
     assert adapted.met
@@ -276,14 +269,18 @@ def test_goals_learn_from_flipped_images_where_the_source_does_not_mind(
 ) -> None:
     model, data = of_sides(tmp_path, turned)
     common = {**COMMON, "data": data}
-    inspection: Any = runner.run(InspectTask(model=model, measures=("accuracy", "step", "trial"), **common))
+    inspection: Any = runner.run(
+        InspectTask(recipe=recipe(model, **common), measures=("accuracy", "step", "trial"))
+    )
     assert inspection.problems == ()
     assert inspection.outlook.flips == flips
-    root: Any = runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
+    root: Any = runner.run(SourceTask(recipe=recipe(model, **common), exceed={}))
     learned = root.data or data
     assert learned.settings.augment == (Augmentation(flip=True) if flips else None)
     assert learned.model_copy(update={"settings": data.settings}) == data
     common["data"] = learned
     budget = {"flops": 0.7 * root.root_costs["flops"]}
-    made: Any = runner.run(AdaptTask(parent=root.root, teacher=root.teacher, budget=budget, seed=7, **common))
+    made: Any = runner.run(
+        AdaptTask(recipe=taught(root.teacher, seed=7, **common), parent=root.root, budget=budget)
+    )
     assert made.met, made.reason

@@ -28,7 +28,7 @@ from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, P
 from mistify_server.worker.adaptation.edge import EdgeOutcome
 from mistify_server.worker.adaptation.widening import is_widened
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
+from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, by_recipe, recipe, saved_source, taught
 from tests.support.targets import overall
 
 layers = keras.layers
@@ -48,7 +48,7 @@ class Tree:
 
     def __init__(self, directory: Path, model: keras.Model | None = None) -> None:
         self._artifacts = artifacts_of(directory)
-        task = SourceTask(model=saved_source(directory, model), exceed={}, seed=0, **COMMON)
+        task = SourceTask(recipe=recipe(saved_source(directory, model)), exceed={})
         self.root: Any = self.runner().run(task)
 
     def runner(self) -> TaskRunner:
@@ -66,11 +66,9 @@ class Tree:
     def edge(self, parent: str, share: float, **changes: Any) -> AdaptTask:
         """From a checkpoint to a share of the root's multiply-adds."""
         return AdaptTask(
+            recipe=taught(self.root.teacher, seed=7, settings={**SETTINGS, **changes}),
             parent=parent,
-            teacher=self.root.teacher,
             budget={"flops": share * self.root.root_costs["flops"]},
-            seed=7,
-            **{**COMMON, "algorithm_config": {**SETTINGS, **changes}},
         )
 
     def network(self, done: Any) -> keras.Model:
@@ -97,7 +95,8 @@ def test_edges_are_measured_with_the_threads_of_their_goal(
     for axis, threads in (("latency_ms@host@4-threads", 4), ("latency_ms@host", 1)):
         used.clear()
         hardware = by_name([HOST, HOST.with_threads(4)])
-        task = tree.edge(tree.root.root, 1.0).model_copy(update={"budget": {axis: 1e3}, "hardware": hardware})
+        edge = by_recipe(tree.edge(tree.root.root, 1.0), hardware=hardware)
+        task = edge.model_copy(update={"budget": {axis: 1e3}})
         assert isinstance(done := tree.runner().run(task), AdaptResult)
         assert done.met
         assert set(used) == {threads}
@@ -142,13 +141,11 @@ def test_a_package_is_the_same_whatever_its_worker_has_done_before(tmp_path: Pat
     _, checkpoint = path(tree, lambda: one)
     precision = QuantizationConfig.model_validate("int8-qat")
     task = PackageTask(
+        recipe=taught(tree.root.teacher),
         checkpoint=checkpoint,
-        teacher=tree.root.teacher,
         settings=PackageSettings(goal_id="whole", job_id="job-1", quantization=precision),
         costs=tree.root.root_costs,
         accuracy=tree.root.teacher_accuracy,
-        seed=0,
-        **COMMON,
     )
     results: list[Any] = [runner.run(task) for runner in (tree.runner(), one, one)]
     assert len({result.files["serve.tflite"] for result in results}) == 1
@@ -198,14 +195,12 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
 
     packaged: Any = runner.run(
         PackageTask(
+            recipe=taught(tree.root.teacher),
             checkpoint=goal.checkpoint,
             branches=made,
-            teacher=tree.root.teacher,
             settings=PackageSettings(goal_id="whole", job_id="job-1", budget=edge["budget"]),
             costs=goal.costs,
             accuracy=goal.accuracy,
-            seed=0,
-            **COMMON,
         )
     )
     manifest = Manifest.model_validate_json(tree.read(packaged.files["manifest.json"]))
@@ -310,8 +305,8 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
     root = tree.root
     result: Any = tree.runner().run(
         PackageTask(
+            recipe=taught(root.teacher, hardware=by_name([HOST, NominalProfile("pi", 5.0, 1.0)])),
             checkpoint=root.root,
-            teacher=root.teacher,
             settings=PackageSettings(
                 goal_id="whole",
                 job_id="job-1",
@@ -319,8 +314,6 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
             ),
             costs=root.root_costs,
             accuracy=root.teacher_accuracy,
-            seed=0,
-            **{**COMMON, "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)])},
         )
     )
     assert result.measured.keys() == {"latency_ms@host", "latency_ms@host@int8"}
@@ -343,17 +336,15 @@ def test_networks_are_trained_for_their_packages_also_where_goals_are_not_tuned(
     monkeypatch.setattr("mistify_server.worker.runner.package_model", package_model)
     runner, quantization = tree.runner(), QuantizationConfig.model_validate("int8-qat")
     task = PackageTask(
+        recipe=taught(tree.root.teacher, algorithm=algorithm),
         checkpoint=tree.root.root,
-        teacher=tree.root.teacher,
         settings=PackageSettings(goal_id="whole", job_id="job-1", quantization=quantization),
         costs=tree.root.root_costs,
         accuracy=tree.root.teacher_accuracy,
-        seed=0,
-        **{**COMMON, "algorithm": algorithm},
     )
     for config, steps in ({}, 600), ({"tune_steps": 7}, 7), ({"tune_steps": 0}, 0):
         with pytest.raises(LookupError, match=rf"^{steps}$"):
-            runner.run(task.model_copy(update={"algorithm_config": config}))
+            runner.run(by_recipe(task, settings=config))
 
 
 def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:
@@ -362,19 +353,20 @@ def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:
     artifacts = artifacts_of(tmp_path)
     runner = TaskRunner(artifacts, lambda progress: None)
     common = {**COMMON, "data": blind}
-    root: Any = runner.run(SourceTask(model=saved_source(tmp_path, deeper()), exceed={}, seed=0, **common))
-    edge = {**common, "teacher": root.teacher, "budget": {"flops": 0.8 * root.root_costs["flops"]}, "seed": 7}
+    root: Any = runner.run(SourceTask(recipe=recipe(saved_source(tmp_path, deeper()), **common), exceed={}))
+    edge = {
+        "recipe": taught(root.teacher, **{**common, "seed": 7}),
+        "budget": {"flops": 0.8 * root.root_costs["flops"]},
+    }
     goal: Any = runner.run(AdaptTask(parent=root.root, targets=overall(0.999), **edge))
     made: Any = runner.run(BranchTask(**edge, parent=goal.checkpoint, shares=(0.5, 1.0), costs=goal.costs))
     assert len(made.branches) == 2
     package = PackageTask(
+        recipe=taught(root.teacher, **common),
         checkpoint=goal.checkpoint,
-        teacher=root.teacher,
         settings=PackageSettings(goal_id="whole", job_id="job-1"),
         costs=goal.costs,
         accuracy=goal.accuracy,
-        seed=0,
-        **common,
     )
     with pytest.raises(MistifyError, match=r"missing\.npz") as caught:
         runner.run(package)

@@ -13,6 +13,7 @@ from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups
+from tests.mistify_server.digits_tasks import taught
 
 layers = keras.layers
 MODELS = {}
@@ -55,14 +56,14 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
 def test_predictions_are_of_the_data_and_the_teacher_that_they_are_given_with(setups):
     orders = [("a", "first"), ("a", "second"), ("b", "second"), ("a", "first")]
     for name, train in orders:
-        setup = setups.prepare(name, DataSource(train=train, test="test"), Params())
+        setup = setups.prepare(taught(name, data=DataSource(train=train, test="test")), Params())
         expected = np.asarray(teacher(name)(setup.train.inputs["x"]))
         np.testing.assert_allclose(setup.teacher["y"], expected, atol=1e-6)
 
 
 def test_predictions_are_made_once_for_all_goals(setups, passes):
     source = DataSource(train="first", test="test")
-    first, second = (setups.prepare("a", source, Params()) for _ in range(2))
+    first, second = (setups.prepare(taught("a", data=source), Params()) for _ in range(2))
     assert second.teacher is first.teacher
     assert passes == [teacher("a")]
 
@@ -72,7 +73,7 @@ def test_predictions_end_with_the_files_that_they_are_of(setups, passes, tmp_pat
     for content in ("old", "old", "new content"):
         if not file.exists() or file.read_text() != content:
             file.write_text(content)
-        setups.prepare("a", source, Params())
+        setups.prepare(taught("a", data=source), Params())
     assert len(passes) == 2
 
 
@@ -85,16 +86,15 @@ def test_what_a_teacher_says_of_mirror_images_is_known_where_images_are_flipped(
     cache = SimpleNamespace(learning=lambda parts: split(data, 0.2))
     setups = TrainingSetups(cache, SimpleNamespace(shared=lambda name: model))
     source = DataSource(train="first", test="test")
-    assert setups.prepare("a", source, Params()).mirrored is None
+    assert setups.prepare(taught("a", data=source), Params()).mirrored is None
     flipping = source.model_copy(update={"settings": DataSettings(augment=Augmentation(flip=True))})
-    setup = setups.prepare("a", flipping, Params())
+    setup = setups.prepare(taught("a", data=flipping), Params())
     train = setup.train.inputs["x"]
     np.testing.assert_allclose(setup.teacher["y"], model(train), atol=1e-6)
     np.testing.assert_allclose(setup.mirrored["y"], model(train[:, :, ::-1]), atol=1e-6)
 
 
 def test_nothing_is_predicted_for_what_is_not_distilled(setups, passes):
-    assert (
-        setups.prepare("a", DataSource(train="first", test="test"), Params(), distilled=False).teacher is None
-    )
+    recipe = taught("a", data=DataSource(train="first", test="test"))
+    assert setups.prepare(recipe, Params(), distilled=False).teacher is None
     assert passes == []

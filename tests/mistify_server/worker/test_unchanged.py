@@ -33,13 +33,14 @@ from mistify_server.worker.packaging.measurement import isolated
 from mistify_server.worker.packaging.tflite import runner
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.runner import TaskRunner
+from tests.mistify_server.digits_tasks import recipe, taught
 from tests.support.ending import end
 from tests.support.saved_models import Digits, save_digits
 
 COMMON: dict[str, Any] = {
     "data": DataSource(train="builtin:digits-train", test="builtin:digits-test"),
     "algorithm": "morphnet",
-    "algorithm_config": {},
+    "settings": {},
     "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)]),
 }
 MULTIPLY_ADDS = 9 * 64 + 64 * 32 + 32 * 10
@@ -54,13 +55,13 @@ class Bench:
         self.model = ModelSource(path=str(directory / "digits"))
         self.artifacts: Artifacts = artifacts_of(directory)
         self.runner = TaskRunner(self.artifacts, lambda _: None)
-        self.root: SourceResult = self.do(SourceTask(model=self.model, exceed={}, seed=0, **COMMON))
+        self.root: SourceResult = self.do(SourceTask(recipe=recipe(self.model, **COMMON), exceed={}))
 
     def do(self, task: Any) -> Any:
         return self.runner.run(task)
 
     def inspect(self, **changes: Any) -> Inspection:
-        result: Inspection = self.do(InspectTask(model=self.model, **{**COMMON, **changes}))
+        result: Inspection = self.do(InspectTask(recipe=recipe(self.model, **{**COMMON, **changes})))
         return result
 
 
@@ -98,10 +99,7 @@ def test_the_source_is_measured_and_stays(bench: Bench) -> None:
     assert bench.root.root == bench.root.teacher
     assert bench.root.root_costs == bench.root.source_costs
     adapted = bench.do(
-        AdaptTask(
-            parent=bench.root.root, teacher=bench.root.teacher, budget={"flops": 1e9},
-            seed=0, **COMMON,
-        )
+        AdaptTask(recipe=taught(bench.root.teacher, **COMMON), parent=bench.root.root, budget={"flops": 1e9})
     )  # fmt: skip
     assert (adapted.checkpoint, adapted.steps, adapted.met) == (bench.root.root, 0, True)
     assert (adapted.costs, adapted.accuracy) == (bench.root.root_costs, bench.root.source_accuracy)
@@ -112,11 +110,12 @@ def test_the_source_is_measured_and_stays(bench: Bench) -> None:
 def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) -> None:
     result = bench.do(
         PackageTask(
-            checkpoint=bench.root.root, teacher=bench.root.teacher,
+            recipe=taught(bench.root.teacher, **COMMON),
+            checkpoint=bench.root.root,
             settings=PackageSettings(
                 goal_id="goal", job_id="job", quantization=QuantizationConfig.model_validate(precision)
             ),
-            costs=bench.root.root_costs, accuracy=bench.root.source_accuracy, seed=0, **COMMON,
+            costs=bench.root.root_costs, accuracy=bench.root.source_accuracy,
         )
     )  # fmt: skip
     content = bench.artifacts.path(result.files["serve.tflite"]).read_bytes()
@@ -140,7 +139,9 @@ def test_the_graph_is_measured_on_the_test_data(bench: Bench) -> None:
     test = read_builtin("builtin:digits-test")
     predicted = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)
     data = COMMON["data"]
-    result = bench.do(ReferenceTask(model=bench.model, teacher=bench.root.teacher, data=data, threads=(2,)))
+    result = bench.do(
+        ReferenceTask(recipe=taught(bench.root.teacher, data=data, model=bench.model), threads=(2,))
+    )
     assert result.accuracy == result.tuned_accuracy == pytest.approx((predicted == test["y"]).mean())
     assert result.measured.keys() == {"latency_ms@host@2-threads"}
 
@@ -179,7 +180,7 @@ def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_g
     assert inspected.metric is Metric.AGREEMENT
     settings = unlabelled.settings.model_copy(update={"metric": inspected.metric})
     task = {**COMMON, "data": unlabelled.model_copy(update={"settings": settings})}
-    root = bench.do(SourceTask(model=bench.model, exceed={}, seed=0, **task))
+    root = bench.do(SourceTask(recipe=recipe(bench.model, **task), exceed={}))
     assert root.source_accuracy == 1.0
     with np.load(root.data.answered["test"]) as test:
         inputs, answers = test["image"], test["digit"]
@@ -188,11 +189,12 @@ def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_g
     np.testing.assert_array_equal(answers, own)
     result = bench.do(
         PackageTask(
-            checkpoint=root.root, teacher=root.teacher,
+            recipe=taught(root.teacher, **{**task, "data": root.data}),
+            checkpoint=root.root,
             settings=PackageSettings(
                 goal_id="goal", job_id="job", quantization=QuantizationConfig(precision=Quantization.INT8)
             ),
-            costs=root.root_costs, accuracy=1.0, seed=0, **{**task, "data": root.data},
+            costs=root.root_costs, accuracy=1.0,
         )
     )  # fmt: skip
     manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
@@ -209,7 +211,7 @@ def test_labelled_test_data_tell_how_often_a_package_without_other_labels_is_rig
     data = DataSource(unlabelled=photos, test="builtin:digits-test")
     inspected = bench.inspect(data=data)
     assert (inspected.problems, inspected.metric) == ((), Metric.ACCURACY)
-    root = bench.do(SourceTask(model=bench.model, exceed={}, seed=0, **{**COMMON, "data": data}))
+    root = bench.do(SourceTask(recipe=recipe(bench.model, **{**COMMON, "data": data}), exceed={}))
     assert set(root.data.answered) == {"train"}
     assert root.source_accuracy == 1.0
 
@@ -246,7 +248,7 @@ def test_what_litert_lacks_is_reported(tmp_path: Path) -> None:
     module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
-    result: Any = runner.run(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
+    result: Any = runner.run(InspectTask(recipe=recipe(ModelSource(path=str(tmp_path / "graph")), **COMMON)))
     (problem,) = [problem for problem in result.problems if problem.place == "model"]
     assert problem.value == "the operation MatrixDeterminant"
     assert not result.costs

@@ -26,14 +26,14 @@ from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 from mistify_server.worker.runner import TaskRunner
 from mistify_server.worker.training_setups import TrainingSetups
-from tests.mistify_server.digits_tasks import SETTINGS
+from tests.mistify_server.digits_tasks import SETTINGS, recipe, taught
 
 Figures = npt.NDArray[Any]
 
 #: Digits, the first of which the built-in network was trained on; with blurred ones, on which it errs.
 UNLABELLED, TEST = slice(0, 300), slice(300, 500)
 MODEL = ModelSource(builtin="digits-resnet")
-COMMON: dict[str, Any] = {"algorithm": "morphnet", "algorithm_config": SETTINGS, "hardware": {}}
+COMMON: dict[str, Any] = {"algorithm": "morphnet", "settings": SETTINGS, "hardware": {}}
 
 
 def digits(rows: slice) -> tuple[Figures, Figures]:
@@ -87,9 +87,9 @@ def says(model: keras.Model, images: Figures) -> Figures:
 def ported(directory: Path, data: DataSource) -> Ported:
     """Package the widened source, cut by hand: a network that often says something else than the source."""
     runner = TaskRunner(artifacts_of(directory), lambda _: None)
-    metric = runner.run(InspectTask(model=MODEL, data=data, **COMMON)).metric  # type: ignore[union-attr]
+    metric = runner.run(InspectTask(recipe=recipe(MODEL, data=data, **COMMON))).metric  # type: ignore[union-attr]
     data = data.model_copy(update={"settings": data.settings.model_copy(update={"metric": metric})})
-    root: Any = runner.run(SourceTask(model=MODEL, exceed={}, seed=0, data=data, **COMMON))
+    root: Any = runner.run(SourceTask(recipe=recipe(MODEL, data=data, **COMMON), exceed={}))
     artifacts = artifacts_of(directory)
     changed = keras.models.load_model(artifacts.path(root.root))
     *_, (kernel, _) = (layer.weights for layer in changed.layers if isinstance(layer, keras.layers.Dense))
@@ -97,14 +97,11 @@ def ported(directory: Path, data: DataSource) -> Ported:
     changed.save(directory / "changed.keras")
     package: Any = runner.run(
         PackageTask(
+            recipe=taught(root.teacher, data=root.data or data, **COMMON),
             settings=PackageSettings(job_id="job-1", goal_id="changed"),
             checkpoint=artifacts.put(directory / "changed.keras"),
             costs=root.root_costs,
             accuracy=0.5,
-            teacher=root.teacher,
-            data=root.data or data,
-            seed=0,
-            **COMMON,
         )
     )
     return Ported(artifacts, root, package)
@@ -214,7 +211,7 @@ def test_problems_with_unlabelled_inputs_are_told_before_anything_starts(
     np.savez(tmp_path / "photos.npz", **arrays)  # type: ignore[arg-type]
     data = DataSource(unlabelled=str(tmp_path / "photos.npz"), labelled=False)
     inspection: Any = TaskRunner(artifacts_of(tmp_path), lambda _: None).run(
-        InspectTask(model=MODEL, data=data, measures=("accuracy",), **COMMON)
+        InspectTask(recipe=recipe(MODEL, data=data, **COMMON), measures=("accuracy",))
     )
     (problem,) = inspection.problems
     assert problem.place == "dataset.unlabelled"
@@ -226,7 +223,9 @@ def test_an_inspection_tells_that_the_source_agrees_with_itself(tmp_path: Path) 
     np.savez(tmp_path / "photos.npz", x=digits(UNLABELLED)[0])
     data = DataSource(unlabelled=str(tmp_path / "photos.npz"), labelled=False)
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
-    inspection: Any = runner.run(InspectTask(model=MODEL, data=data, measures=("accuracy",), **COMMON))
+    inspection: Any = runner.run(
+        InspectTask(recipe=recipe(MODEL, data=data, **COMMON), measures=("accuracy",))
+    )
     assert inspection.problems == ()
     assert inspection.metric is Metric.AGREEMENT
     assert (inspection.estimates.accuracy, inspection.estimates.source_steps) == (1.0, 0)

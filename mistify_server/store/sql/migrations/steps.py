@@ -232,6 +232,17 @@ def know_scores_of_outputs(connection: Connection) -> None:
     _change_json(connection, "edges", "record", lambda record: record.update(outputs=[]))
 
 
+def embed_recipes(connection: Connection) -> None:
+    """Gather what the networks of a plan are made from into its `recipe`."""
+    named = {"algorithm_config": "settings"}
+    parts = ("model", "data", "algorithm", "algorithm_config", "hardware", "seed")
+
+    def change(plan: dict[str, Any]) -> None:
+        plan["recipe"] = {named.get(part, part): plan.pop(part) for part in parts}
+
+    _change_json(connection, "batches", "plan", change)
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -245,6 +256,7 @@ STEPS: tuple[Step, ...] = (
     add_details,  # to 20
     prepare_by_itself,  # to 21
     know_scores_of_outputs,  # to 22
+    embed_recipes,  # to 23
 )
 
 

@@ -125,7 +125,7 @@ def _measure_branch(
     return Measurement(
         latency_of(network, task.settings.threads, signature=signature),
         memory_bytes(network, (signature,) if signature else ()),
-        *(measure_accuracy(runner, examples, objectives, task.data) for examples in held_out),
+        *(measure_accuracy(runner, examples, objectives, task.recipe.data) for examples in held_out),
     )
 
 
@@ -162,9 +162,9 @@ def _note(
 
     `stored` has the result of compression. Some of the validation data explain the losses of precisions.
     """
-    metric, compression = task.data.validation_metric, task.settings.compression
+    metric, compression = task.recipe.data.validation_metric, task.settings.compression
     precision = task.settings.quantization.precision
-    notes = [*_predictions(task), _on_pseudo_labels(task.data)]
+    notes = [*_predictions(task), _on_pseudo_labels(task.recipe.data)]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:
@@ -186,7 +186,7 @@ def _on_pseudo_labels(data: DataSource) -> str:
 
 def _predictions(task: PackageTask) -> Iterator[str]:
     """Say on what evidence limits on the latency on other hardware than this machine are judged."""
-    for profile in task.hardware.values():
+    for profile in task.recipe.hardware.values():
         axis = latency_axis(profile.name)
         if axis in task.settings.budget and not is_host(profile.name):
             yield (

@@ -116,7 +116,7 @@ def test_a_goal_with_larger_branches_is_adapted_once_more_among_them(plan: Batch
 
 def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchPlan) -> None:
     """Other jobs with the model may have had larger batches, or a busier machine."""
-    subject = subject_of(TRAITS, plan.data)
+    subject = subject_of(TRAITS, plan.recipe.data)
     records = [seen(case(0.0, subject=subject), 0.0, seconds=85.0)]  # 850 steps of 0.1 s
     timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
     before = planned(plan, PROSPECTS, (), records).edges[0]
@@ -245,7 +245,7 @@ def test_an_output_is_expected_to_learn_what_it_has_learned_in_a_trial(plan: Bat
 def test_an_output_is_expected_to_do_as_it_did_in_earlier_jobs(plan: BatchPlan) -> None:
     scores = (OutputScore("kind", Metric.ACCURACY, 0.33),)
     estimates = PROSPECTS.model_copy(update={"output_scores": scores})
-    subject = subject_of(TRAITS, plan.data)
+    subject = subject_of(TRAITS, plan.recipe.data)
     kind = OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.35, lost=0.2)
     records = [
         seen(case(1.0, subject=subject), 0.01).model_copy(update={"outputs": (kind,)}) for _ in range(6)
@@ -305,7 +305,8 @@ def test_unlabelled_inputs_that_nothing_is_learned_from_are_announced(
     plan: BatchPlan, train: str | None, distillation: float, unused: bool
 ) -> None:
     """In place of training data they are used in any case."""
-    changes = {"data": plan.data.model_copy(update={"unlabelled": "u.npz", "train": train})}
-    settings = {"algorithm_config": {"distillation": distillation}}
-    (edge,) = planned(plan.model_copy(update=changes | settings), PROSPECTS, ()).edges
+    data = plan.recipe.data.model_copy(update={"unlabelled": "u.npz", "train": train})
+    changes = {"data": data, "settings": {"distillation": distillation}}
+    recipe = plan.recipe.model_copy(update=changes)
+    (edge,) = planned(plan.model_copy(update={"recipe": recipe}), PROSPECTS, ()).edges
     assert ("inputs are unused" in edge.warning) is unused

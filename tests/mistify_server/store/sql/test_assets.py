@@ -147,10 +147,11 @@ def test_a_migrated_plan_is_read_back(store: Store, version: int) -> None:
     (job,) = jobs_in(store, 1)
     (state,) = store.jobs.batches(job.id)
     plan = state.plan
-    assert (plan.model_name, plan.algorithm, plan.seed) == ("digits-resnet", "morphnet", 1_599_064_001)
-    assert plan.algorithm_config == {"source_steps": 20, "adapt_steps": 10, "tune_steps": 10, "max_steps": 40}
+    recipe = plan.recipe
+    assert (plan.model_name, recipe.algorithm, recipe.seed) == ("digits-resnet", "morphnet", 1_599_064_001)
+    assert recipe.settings == {"source_steps": 20, "adapt_steps": 10, "tune_steps": 10, "max_steps": 40}
     assert {node.goals: node.parent for node in plan.nodes}[("half",)] is None
-    assert {"host", "my-board", "raspberry-pi"} <= set(plan.hardware)
+    assert {"host", "my-board", "raspberry-pi"} <= set(recipe.hardware)
     assert plan.estimates is not None
     assert (plan.estimates.source_steps, plan.estimates.traits.kind) == (20, "convolutional")
     assert state.root is not None

@@ -33,6 +33,7 @@ from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.edges import Case, EdgeRecord
 from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.results import AdaptResult, PrepareResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from tests.support.stored import jobs_in
@@ -43,15 +44,17 @@ PLAN = BatchPlan(
     number=0,
     model_name="digits-resnet",
     dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
-    model=ModelSource(builtin="digits-resnet"),
-    data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
-    algorithm="morphnet",
-    algorithm_config={"threshold": 0.1, "nested": [1, {"x": None}]},
-    hardware={"host": HOST},
+    recipe=Recipe(
+        model=ModelSource(builtin="digits-resnet"),
+        data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+        algorithm="morphnet",
+        settings={"threshold": 0.1, "nested": [1, {"x": None}]},
+        hardware={"host": HOST},
+        seed=7,
+    ),
     source_costs={"flops": 10.0},
     floor={"flops": 1.0},
     exceed={},
-    seed=7,
     nodes=(NODE,),
 )
 ROOT = SourceResult(

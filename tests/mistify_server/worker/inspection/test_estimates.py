@@ -20,17 +20,20 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.params import params_of
+from tests.mistify_server.digits_tasks import recipe
 
 layers = keras.layers
 
 
 def task(algorithm: str = "auto", train: str = "a", **config: object) -> InspectTask:
     return InspectTask(
-        model=ModelSource(builtin="m"),
-        data=DataSource(train=train, test="b"),
-        algorithm=algorithm,
-        algorithm_config=config,
-        hardware={},
+        recipe=recipe(
+            ModelSource(builtin="m"),
+            data=DataSource(train=train, test="b"),
+            algorithm=algorithm,
+            settings=config,
+            hardware={},
+        )
     )
 
 
@@ -130,9 +133,9 @@ def test_generating_takes_as_long_as_the_steps_of_training_on_as_many_examples()
 
 def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:
     with pytest.raises(MistifyError) as raised:
-        params_of("auto", {"threshold": 0.1, "cuts": 2, "sede": 1, "seed": 3})
+        params_of(task(threshold=0.1, cuts=2, sede=1, seed=3).recipe)
     problems = {problem.place: problem for problem in raised.value.problems}
-    assert "of morphnet" in problems["algorithm.config.threshold"].expected
+    assert "belongs to morphnet" in problems["algorithm.config.threshold"].expected
     assert '"name": "morphnet"' in problems["algorithm.config.threshold"].fix
     assert "chamnet and morphnet" in problems["algorithm.config.cuts"].expected
     assert problems["algorithm.config.sede"].fix == 'did you mean "seed"?'

@@ -17,7 +17,7 @@ from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import COMMON, saved_source
+from tests.mistify_server.digits_tasks import COMMON, recipe, saved_source
 
 
 def generated(count: int, **settings: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
 
     def inspected(metric: Metric | None) -> Any:
         common = generated(500, metric=metric, class_weights="balanced")
-        return runner.run(InspectTask(model=model, measures=("accuracy",), **common))
+        return runner.run(InspectTask(recipe=recipe(model, **common), measures=("accuracy",)))
 
     inspection = inspected(Metric.ROC_AUC)
     assert inspection.problems == ()
@@ -49,7 +49,7 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
 def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = {**COMMON, "hardware": by_name([HOST])}
-    inspection = runner.run(InspectTask(model=model, measures=("host",), **common))
+    inspection = runner.run(InspectTask(recipe=recipe(model, **common), measures=("host",)))
     assert isinstance(inspection, Inspection)
     costs, floor = inspection.costs, inspection.floor
     profiles = ("host", "host@float16", "host@dynamic", "host@int8")
@@ -58,12 +58,12 @@ def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_
         assert 0.05 < costs[axis] / costs["latency_ms@host"] < 20
         assert 0 < floor[axis] <= costs[axis]
     two = {**common, "hardware": by_name([HOST, HOST.with_threads(2)])}
-    inspection = runner.run(InspectTask(model=model, measures=("host",), **two))
+    inspection = runner.run(InspectTask(recipe=recipe(model, **two), measures=("host",)))
     assert isinstance(inspection, Inspection)
     threaded = {profile.replace("host", "host@2-threads") for profile in profiles}
     assert set(inspection.hardware) == {*profiles, *threaded}
     assert {f"latency_ms@{profile}" for profile in threaded} <= inspection.costs.keys()
-    without = runner.run(InspectTask(model=model, **common))
+    without = runner.run(InspectTask(recipe=recipe(model, **common)))
     assert isinstance(without, Inspection)
     assert "latency_ms@host@int8" not in without.costs
 
@@ -72,7 +72,7 @@ def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = generated(2, metric=Metric.ROC_AUC, class_weights="balanced")
     with pytest.raises(MistifyError, match="answers cannot be used as labels") as caught:
-        runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
+        runner.run(SourceTask(recipe=recipe(model, **common), exceed={}))
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]
 
@@ -80,8 +80,10 @@ def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
-    common = {**COMMON, "algorithm_config": {"source_steps": 200, "learning_rate": 0.1}}
-    inspection = runner.run(InspectTask(model=model, measures=("accuracy", "step", "trial"), **common))
+    common = {**COMMON, "settings": {"source_steps": 200, "learning_rate": 0.1}}
+    inspection = runner.run(
+        InspectTask(recipe=recipe(model, **common), measures=("accuracy", "step", "trial"))
+    )
     assert isinstance(inspection, Inspection)
     estimates, outlook = inspection.estimates, inspection.outlook
     assert estimates is not None
@@ -93,7 +95,7 @@ def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Pat
     assert (outlook.tested, outlook.sampled) == (359, 144)
     (own,) = outlook.trial_scores
     assert (own.metric, own.value) == (Metric.ACCURACY, outlook.trial_accuracy)
-    without = runner.run(InspectTask(model=model, measures=("accuracy",), **common))
+    without = runner.run(InspectTask(recipe=recipe(model, **common), measures=("accuracy",)))
     assert isinstance(without, Inspection)
     assert without.outlook is None
 
@@ -104,7 +106,7 @@ def test_rules_of_layers_raise_what_a_network_costs_at_the_least(tmp_path: Path)
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
 
     def inspected(layers: dict[str, Any]) -> Any:
-        return runner.run(InspectTask(model=model, **{**COMMON, "algorithm_config": {"layers": layers}}))
+        return runner.run(InspectTask(recipe=recipe(model, settings={"layers": layers})))
 
     floors = {
         4: {"conv2d*": {"at_least": 4}},
@@ -129,7 +131,7 @@ def test_what_litert_lacks_is_reported(tmp_path: Path, operation: str) -> None:
     x = keras.ops.erf(flat) if operation == "erf" else keras.ops.cumprod(flat, axis=1)
     source = saved_source(tmp_path, keras.Model(inputs, keras.layers.Dense(10, "softmax")(x)))
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
-    inspection: Any = runner.run(InspectTask(model=source, **COMMON))
+    inspection: Any = runner.run(InspectTask(recipe=recipe(source)))
     (problem,) = inspection.problems
     assert problem.place == "model"
     # Keras numbers what has no name of its own.

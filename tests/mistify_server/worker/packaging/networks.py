@@ -13,7 +13,8 @@ from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import by_name
-from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.recipe import TaughtRecipe
+from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.models import package_model
@@ -64,16 +65,19 @@ def packaged(model, task, setup, test=None, **options):
 def package_task(accuracy=0.75, **settings):
     """Return a task that asks for a package with these settings; nothing is loaded by what it names."""
     return PackageTask(
+        recipe=TaughtRecipe(
+            model=ModelSource(path="source.keras"),
+            data=DataSource(train="train.npz", test="test.npz"),
+            algorithm="uniform",
+            settings={},
+            hardware=by_name([HOST, PI]),
+            seed=0,
+            teacher="teacher.keras",
+        ),
         settings=PackageSettings(job_id="job-1", goal_id="half", **settings),
         checkpoint="checkpoint.keras",
         costs={"flops": 9e5, "params": 100.0, "latency_ms@pi": 3.0},
         accuracy=accuracy,
-        teacher="teacher.keras",
-        data=DataSource(train="train.npz", test="test.npz"),
-        algorithm="uniform",
-        algorithm_config={},
-        hardware=by_name([HOST, PI]),
-        seed=0,
     )
 
 

@@ -13,6 +13,7 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.layers import layer_table, profile_of
+from tests.mistify_server.digits_tasks import by_recipe
 from tests.mistify_server.worker.packaging.networks import PI, network, package_task
 
 layers = keras.layers
@@ -115,5 +116,5 @@ def test_times_are_those_on_the_hardware_of_the_limit(
 ) -> None:
     task = package_task(budget={limited: 1.0}, quantization=QuantizationConfig(precision=precision))
     hardware = by_name([HOST, PI, replace(HOST, name="host@int8")])
-    assert profile_of(task.model_copy(update={"hardware": hardware})).name == expected
-    assert profile_of(task.model_copy(update={"hardware": {}})) is HOST
+    assert profile_of(by_recipe(task, hardware=hardware)).name == expected
+    assert profile_of(by_recipe(task, hardware={})) is HOST

@@ -21,6 +21,7 @@ from mistify_client.tuning.trainer import PackageTrainer
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
+from tests.mistify_server.digits_tasks import by_recipe
 from tests.mistify_server.worker.packaging.networks import (
     images,
     network,
@@ -310,8 +311,8 @@ def test_every_output_is_measured_on_the_test_data_and_the_whole_on_both():
         validation=boxed(model, 70, 2, 0.0),
         settings=DataSettings(metric="mean_score", metrics={"box": "mae"}),
     )
-    data = TASK.data.model_copy(update={"settings": setup.settings})
-    task = package_task().model_copy(update={"data": data})
+    data = TASK.recipe.data.model_copy(update={"settings": setup.settings})
+    task = by_recipe(package_task(), data=data)
     manifest = packaged(model, task, setup, boxed(model, 60, 3, 0.5)).manifest
     kind, box = manifest.output_scores
     assert (kind.output, kind.metric, kind.value) == ("kind", Metric.ACCURACY, 1.0)

@@ -1,0 +1,59 @@
+"""The recipe of networks: from which model and data, by which algorithm, and for which hardware."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mistify.costs.profiles import Profile
+from mistify_server.tasks.base import Message
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+#: Stands for the source among the nodes that seeds are derived for.
+SOURCE: Final = -1
+
+
+class Recipe(Message):
+    """All that the networks of a batch are made from.
+
+    Attributes:
+        model: The source, as it came.
+        data: To train, choose and test with.
+        algorithm: Its name; `auto` in a batch whose nodes have algorithms of their own.
+        settings: Those of the algorithm, as the config has them; each algorithm checks its own.
+        hardware: Profile name -> the profile by which costs are predicted.
+        seed: The beginning of all randomness.
+    """
+
+    model: ModelSource
+    data: DataSource
+    algorithm: str
+    settings: dict[str, object]
+    hardware: dict[str, Profile]
+    seed: int
+
+    def taught_by(self, teacher: str, **changes: Any) -> "TaughtRecipe":
+        """Return the recipe with a teacher, and with other values of some fields."""
+        return TaughtRecipe(**{**dict(self), "teacher": teacher, **changes})
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles of the hardware."""
+        return tuple(self.hardware.values())
+
+
+class TaughtRecipe(Recipe):
+    """A recipe whose source is tuned, so that it can teach.
+
+    Attributes:
+        teacher: The artifact of the tuned source.
+        prepared: The artifact of what the algorithm has prepared; None where it prepares nothing.
+    """
+
+    teacher: str
+    prepared: str | None = None
+
+
+def derived_seed(settings: Mapping[str, object], node: int) -> int:
+    """Return the seed of a node, or of the `SOURCE`, by the `seed` of the settings (0 by default)."""
+    digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
