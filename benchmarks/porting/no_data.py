@@ -33,8 +33,8 @@ from benchmarks.harness.run import (
 )
 from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN, Porting
 from executors.sources.keras.loading import load_keras
+from executors.synthesis.inputs import generated
 from executors.training.evaluation import Evaluation
-from executors.training.synthesis import generated
 from mistify_client.runtime.model import load
 from mistify_server.tasks.sources import DataSource, ModelSource
 

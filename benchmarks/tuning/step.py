@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness.run import Figures, Target, run
+from executors.outputs.objectives import Categorical
 from executors.structure import fold_batch_norm
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import Activation
-from executors.training.output_objectives import Categorical
 from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, convert_training
 from mistify_server.worker.packaging.training.parts import trainable_layers, trainable_weights

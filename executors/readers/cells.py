@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from executors.data.storage import Array
+from executors.outputs.objectives import IGNORED
 from executors.readers.formats import Request, Schema, X
 from executors.readers.text import Tokenizer
 from executors.structure.signature import Activation, Input, Output
-from executors.training.output_objectives import IGNORED
 from mistify.wording import counted, listed
 
 _PADDING: Final = 0

@@ -7,9 +7,7 @@ import numpy as np
 from executors.data.dataset import Dataset
 from executors.data.errors import invalid
 from executors.data.storage import Array
-from executors.readers.formats import Arrays, Request, Schema, X, Y, first_of
-from executors.structure.signature import Activation, Input, Output, Tensor
-from executors.training.output_objectives import (
+from executors.outputs.objectives import (
     IGNORED,
     Binary,
     Categorical,
@@ -17,6 +15,8 @@ from executors.training.output_objectives import (
     class_count,
     objective_of,
 )
+from executors.readers.formats import Arrays, Request, Schema, X, Y, first_of
+from executors.structure.signature import Activation, Input, Output, Tensor
 from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
 from mistify.wording import listed

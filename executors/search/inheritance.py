@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.data import Dataset
+from executors.outputs.objectives import SMALLEST, objectives_of
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation, Moments
 from executors.pruning.state import PruningState
 from executors.search.space import Architecture
 from executors.structure import Keep, Structure, narrow
 from executors.training.evaluation import Evaluation
-from executors.training.output_objectives import SMALLEST, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings
 

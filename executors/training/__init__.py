@@ -1,1 +1,1 @@
-"""Training, distillation, and measuring how well a network does."""
+"""Training, distillation, and the evaluation of networks."""

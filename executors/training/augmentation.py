@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
+from executors.outputs.metrics import score
+from executors.outputs.objectives import objectives_of
 from executors.structure.signature import Shape, Signature, signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.metrics import score
-from executors.training.output_objectives import objectives_of
 from mistify.config.data.dataset import Augmentation
 from mistify.config.data.metric import Metric
 from mistify.costs.network import FLOAT_BYTES

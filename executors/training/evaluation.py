@@ -12,13 +12,13 @@ import tensorflow as tf
 from executors.data.dataset import Dataset
 from executors.data.storage import Array, Rows
 from executors.inspection.limits import GIB
+from executors.outputs.confidence import assured
+from executors.outputs.metrics import output_scores, score
+from executors.outputs.objectives import objectives_of
 from executors.structure import calls, tensors
 from executors.structure.signature import output_names
 from executors.timing import activity
 from executors.training.batch_norm import quick_batch_norms
-from executors.training.confidence import assured
-from executors.training.metrics import output_scores, score
-from executors.training.output_objectives import objectives_of
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import Scores, Target
 from mistify.costs.network import FLOAT_BYTES

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from executors.training.output_objectives import Floats
+from executors.outputs.objectives import Floats
 
 
 class Flattener:

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Array
+from executors.outputs.objectives import objectives_of
 from executors.training.augmentation import augmenting, flipped
 from executors.training.evaluation import Tensors, quick_call
-from executors.training.output_objectives import objectives_of
 from executors.training.setup import TrainingSetup
 
 #: Tensors of a step, by name, of each part of its data.
@@ -20,7 +20,7 @@ Parts = Mapping[str, Tensors]
 class TrainingObjective(ABC):
     """The data of a training step, its loss, and the weights that it changes; traced once for all steps.
 
-    It is what a whole step minimises. `executors.training.output_objectives.OutputObjective` is the loss of
+    It is what a whole step minimises. `executors.outputs.objectives.OutputObjective` is the loss of
     one output of a network.
     """
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from executors.outputs.objectives import Floats
 from executors.structure import trainable_weights
 from executors.structure.keras_internals import moments, seed_states
 from executors.timing import activity
@@ -16,7 +17,6 @@ from executors.training.evaluation import Evaluation, Tensors
 from executors.training.flattening import Flattener
 from executors.training.objective import Parts, SupervisedObjective, TrainingObjective
 from executors.training.optimizers import ADAM, highest_rate, make_optimizer, optimizer_of
-from executors.training.output_objectives import Floats
 from executors.training.setup import TrainingSetup
 
 #: Steps whose data are given to the compiled loop at once.

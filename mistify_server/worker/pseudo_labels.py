@@ -7,12 +7,12 @@ from typing import Final
 import keras
 
 from executors.data import Array, Dataset, split
+from executors.outputs.metrics import check_metric
+from executors.outputs.objectives import OutputObjective, check_balanced, objectives_for
+from executors.outputs.pseudo_labels import with_pseudo_labels
 from executors.structure.signature import Signature, signature_of
+from executors.synthesis.inputs import generated
 from executors.training.evaluation import Evaluation
-from executors.training.metrics import check_metric
-from executors.training.output_objectives import OutputObjective, check_balanced, objectives_for
-from executors.training.pseudo_labels import with_pseudo_labels
-from executors.training.synthesis import generated
 from mistify.config.data.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate

@@ -1,8 +1,8 @@
 """Reference tasks: a source measured as its packages are."""
 
+from executors.outputs.objectives import objectives_for
 from executors.sources.keras.scaling import scaled
 from executors.timing import activity
-from executors.training.output_objectives import objectives_for
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import ReferenceResult

@@ -3,8 +3,8 @@
 from typing import TypeAlias
 
 from executors.custom_layers import import_layers
+from executors.outputs.plugged_in import code_from
 from executors.timing import activity, collect_timings
-from executors.training.plugged_in import code_from
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.messages import OnProgress

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from executors.data import Array, Dataset
+from executors.outputs.objectives import objectives_of, predictions, with_unlabelled
 from executors.params import Params
 from executors.structure.signature import signature_of
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
-from executors.training.output_objectives import objectives_of, predictions, with_unlabelled
 from executors.training.setup import TrainingSetup
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of

@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from executors.contract.executor import executor_class
-from executors.training.plugged_in import plugged_in, plugged_in_loss
+from executors.outputs.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.data.metric import Metric
 from mistify.config.reading import parse_batch
 from mistify_client.monitor.policies.base import Situation, make_policy

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from executors.training.plugged_in import OutputKind, OutputLoss
+from executors.outputs.plugged_in import OutputKind, OutputLoss
 
 #: The class that must not be missed, and how many times as much as others it counts.
 ALARM, COST = 1, 5.0

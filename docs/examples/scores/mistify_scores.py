@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from executors.training.plugged_in import OutputKind, OutputMetric
+from executors.outputs.plugged_in import OutputKind, OutputMetric
 
 #: Of the prices: nine of ten are to lie below what is predicted.
 QUANTILE = 0.9

@@ -11,9 +11,9 @@ import tensorflow as tf
 from executors.algorithms.adaptivenet.space import Subnet
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.executor import Assignment
+from executors.outputs.objectives import objectives_of, predictions
 from executors.structure import analyse, model_of
 from executors.training.evaluation import Evaluation
-from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, exceeded

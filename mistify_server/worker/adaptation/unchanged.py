@@ -6,9 +6,9 @@ the checkpoint of every goal, and what LiteRT measures decides whether a goal is
 
 from functools import lru_cache
 
+from executors.outputs.objectives import objectives_for
 from executors.sources.contract import SourceModel
 from executors.timing import activity
-from executors.training.output_objectives import objectives_for
 from mistify.costs.axes import costs_of
 from mistify_server.tasks.results import AdaptResult, SourceResult
 from mistify_server.tasks.sources import DataSource

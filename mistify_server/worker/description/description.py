@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from executors.data import Dataset
+from executors.outputs.objectives import OutputObjective
 from executors.structure.signature import Signature
-from executors.training.output_objectives import OutputObjective
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.preparation import Preparation
 from mistify.errors import ErrorCode, MistifyError

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from executors.data import ClassNames
+from executors.outputs.objectives import Binary, Categorical, OutputObjective
 from executors.structure.signature import Output
-from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.data.preparation import Labels
 from mistify.config.data.targets import OVERALL
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name

@@ -12,9 +12,9 @@ from executors.data import Dataset
 from executors.params import Params
 from executors.structure import Structure, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
+from executors.synthesis.inputs import passes
 from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
-from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
 from mistify.config.data.dataset import generated_count
 from mistify.config.data.metric import OutputScore

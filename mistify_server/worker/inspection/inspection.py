@@ -9,17 +9,17 @@ from typing import NamedTuple
 import keras
 
 from executors.data import Dataset
+from executors.outputs.metrics import output_metrics
+from executors.outputs.objectives import OutputObjective, check_balanced, objectives_of
 from executors.params import Params
 from executors.sources.keras.scaling import scaled
 from executors.structure import analyse, copied, removable_blocks, shallower, unmatched
 from executors.structure.signature import input_names, signature_of
+from executors.synthesis.inputs import generated
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation
-from executors.training.losses import check_output_loss
-from executors.training.metrics import output_metrics
-from executors.training.output_objectives import OutputObjective, check_balanced, objectives_of
+from executors.training.loss_check import check_output_loss
 from executors.training.setup import TrainingSetup
-from executors.training.synthesis import generated
 from executors.training.trainer import Trainer
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric, OutputScore

@@ -10,9 +10,9 @@ import numpy as np
 
 from executors.data import Dataset, class_counts
 from executors.data.errors import DecidingDataError, invalid
+from executors.outputs.metrics import check_labels, check_metric, check_output_metric, default_metric
+from executors.outputs.objectives import OutputObjective, objectives_for, with_unlabelled
 from executors.structure.signature import Signature
-from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
-from executors.training.output_objectives import OutputObjective, objectives_for, with_unlabelled
 from mistify.config.data.dataset import generated_count
 from mistify.config.data.metric import Metric
 from mistify.errors import Problem

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from executors.outputs.metrics import output_metrics
+from executors.outputs.objectives import objectives_for
 from executors.sources.contract import SourceModel
-from executors.training.metrics import output_metrics
-from executors.training.output_objectives import objectives_for
 from mistify.config.data.dataset import generated_count
 from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from executors.data import HeldOut
-from executors.training.output_objectives import OutputObjective
+from executors.outputs.objectives import OutputObjective
 from mistify.jobs.job import BranchFigures
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.training import TRAIN

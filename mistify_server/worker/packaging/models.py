@@ -10,10 +10,10 @@ import numpy as np
 from executors.compression import compressed, quantization_aware
 from executors.contract.parts import PackageParts
 from executors.data import Array, Dataset, HeldOut
+from executors.outputs.objectives import OutputObjective, empty_classes, named, objectives_of
 from executors.structure.exporting import folded
 from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
-from executors.training.output_objectives import OutputObjective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import format_bytes

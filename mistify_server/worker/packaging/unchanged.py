@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Dataset, HeldOut
+from executors.outputs.objectives import objectives_for
 from executors.sources.contract import SourceModel
 from executors.structure.exporting import NamedFunction
-from executors.training.output_objectives import objectives_for
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of

@@ -6,13 +6,13 @@ import pytest
 import tensorflow as tf
 
 from executors.data import Dataset
+from executors.outputs.objectives import objectives_of, predictions
 from executors.params import TrainingParams
 from executors.pruning.masks import Masks
 from executors.structure import analyse, copied, narrow, narrow_arrays
 from executors.training.augmentation import flipped
 from executors.training.evaluation import Evaluation
 from executors.training.objective import _kept_predictions
-from executors.training.output_objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant, cosine
 from mistify.config.data.dataset import Augmentation, DataSettings

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import keras
 import numpy as np
 
+from executors.outputs.objectives import Binary, Categorical, OutputObjective
 from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation
-from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.package.tuning import TuningConfig
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputEncoding, TrainedWeight, Training
@@ -16,7 +16,6 @@ from mistify_server.worker.packaging.conversion.placement import Places, convert
 from mistify_server.worker.packaging.conversion.result import ConvertedNetworks
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
-from mistify_server.worker.packaging.training.builtins import UntrainableError
 from mistify_server.worker.packaging.training.network import (
     TrainingNetwork,
     convert_training,
@@ -24,6 +23,7 @@ from mistify_server.worker.packaging.training.network import (
     teacher_of,
     tensor_of,
 )
+from mistify_server.worker.packaging.training.operations.builtins import UntrainableError
 from mistify_server.worker.packaging.training.parts import trainable_weights
 
 #: How far the outputs of both networks may differ, relative to the largest.

@@ -9,8 +9,8 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.data.storage import Array, Rows
-from executors.training.metrics import output_scores, score
-from executors.training.output_objectives import OutputObjective
+from executors.outputs.metrics import output_scores, score
+from executors.outputs.objectives import OutputObjective
 from mistify.config.data.metric import OutputScore
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement.comparison import require_finite

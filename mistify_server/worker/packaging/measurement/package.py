@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from executors.data import Dataset, HeldOut
-from executors.training.output_objectives import OutputObjective
+from executors.outputs.objectives import OutputObjective
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization

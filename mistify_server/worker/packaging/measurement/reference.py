@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from executors.data import Dataset
-from executors.training.output_objectives import OutputObjective
+from executors.outputs.objectives import OutputObjective
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.results import ReferenceResult
 from mistify_server.tasks.sources import DataSource

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from executors.outputs.objectives import IGNORED, SMALLEST, Binary, Categorical, OutputObjective
 from executors.structure.signature import Activation
-from executors.training.output_objectives import IGNORED, SMALLEST, Binary, Categorical, OutputObjective
 
 
 def mean_entropy(objective: OutputObjective, output: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from executors.outputs.objectives import Binary, Categorical, OutputObjective
 from executors.structure.signature import output_names
-from executors.training.output_objectives import Binary, Categorical, OutputObjective
 from mistify.config.package.tuning import TuningConfig
 from mistify.package.training import (
     ADAPT_STEP,
@@ -22,16 +22,22 @@ from mistify.package.training import (
     WEIGHTS,
 )
 from mistify_server.worker.exhaustion import EXHAUSTION
-from mistify_server.worker.packaging.training import (  # noqa: F401  (they register replacements)
-    convolution,
-    depthwise,
+from mistify_server.worker.packaging.training.entropy import correct, mean_entropy
+from mistify_server.worker.packaging.training.operations import (  # noqa: F401  (they register replacements)
     elementwise,
     indexing,
     pooling,
     products,
 )
-from mistify_server.worker.packaging.training.builtins import UntrainableError, in_builtins, with_sums_of_two
-from mistify_server.worker.packaging.training.entropy import correct, mean_entropy
+from mistify_server.worker.packaging.training.operations.builtins import (
+    UntrainableError,
+    in_builtins,
+    with_sums_of_two,
+)
+from mistify_server.worker.packaging.training.operations.convolutions import (  # noqa: F401  (as above)
+    convolution,
+    depthwise,
+)
 from mistify_server.worker.packaging.training.optimizers import OPTIMIZERS
 from mistify_server.worker.packaging.training.parts import scales_and_shifts
 

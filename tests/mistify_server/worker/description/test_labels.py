@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from executors.outputs.objectives import Binary, Categorical, OutputObjective, Regression
 from executors.structure.signature import Activation, Output
-from executors.training.output_objectives import Binary, Categorical, OutputObjective, Regression
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.worker.description.labels import label_count, labels_of
 

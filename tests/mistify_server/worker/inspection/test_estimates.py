@@ -7,8 +7,8 @@ import pytest
 from executors.data import Dataset
 from executors.params import TrainingParams
 from executors.structure import analyse, residual_blocks
+from executors.synthesis.inputs import passes
 from executors.training.setup import TrainingSetup
-from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric, OutputScore

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from executors.data import Dataset
+from executors.outputs.objectives import objectives_of
 from executors.structure.exporting import NamedFunction, constant
-from executors.training.output_objectives import objectives_of
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.package.training import INFER

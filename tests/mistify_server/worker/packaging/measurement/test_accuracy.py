@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.training.output_objectives import objectives_of
+from executors.outputs.objectives import objectives_of
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
 from mistify_server.tasks.sources import DataSource

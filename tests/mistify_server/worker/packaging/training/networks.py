@@ -6,9 +6,9 @@ A layer stands between others with weights, so that it is differentiated by what
 import keras
 import numpy as np
 
+from executors.outputs.objectives import Categorical, Regression
 from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation, output_names
-from executors.training.output_objectives import Categorical, Regression
 from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, target_of, teacher_of
 from mistify_server.worker.packaging.training.parts import trainable_weights

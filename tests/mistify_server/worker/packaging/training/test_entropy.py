@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from executors.outputs.objectives import IGNORED, Binary
 from executors.structure.signature import Activation
-from executors.training.output_objectives import IGNORED, Binary
 from mistify_server.worker.packaging.training.entropy import correct
 
 

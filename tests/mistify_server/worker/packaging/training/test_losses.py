@@ -7,8 +7,8 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from executors.data import Dataset
-from executors.training.output_objectives import objectives_of
-from executors.training.plugged_in import plugged_in_loss
+from executors.outputs.objectives import objectives_of
+from executors.outputs.plugged_in import plugged_in_loss
 from mistify.config.data.dataset import DataSettings
 from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable
@@ -20,7 +20,7 @@ BATCH, RATE = 8, 0.5
 #: LiteRT has no logarithm of the gamma function.
 ODD = """
 import tensorflow as tf
-from executors.training.plugged_in import OutputKind, OutputLoss
+from executors.outputs.plugged_in import OutputKind, OutputLoss
 
 class Odd(OutputLoss):
     kinds = (OutputKind.FIGURES,)

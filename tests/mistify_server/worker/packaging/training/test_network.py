@@ -10,8 +10,8 @@ from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure.signature import output_names
-from mistify_server.worker.packaging.training.builtins import UntrainableError
 from mistify_server.worker.packaging.training.network import convert_training, target_of, tensor_of
+from mistify_server.worker.packaging.training.operations.builtins import UntrainableError
 from tests.mistify_server.worker.packaging.training.networks import (
     NETWORKS,
     inputs_of,

@@ -1,0 +1,77 @@
+"""The figure that a network can be relied on to reach, by what it reaches on some examples."""
+
+from collections.abc import Iterable, Mapping
+from math import sqrt
+from typing import Final
+
+import numpy as np
+
+from executors.data.storage import Array
+from executors.outputs.metrics import score
+from executors.outputs.objectives import OutputObjective
+from mistify.config.data.metric import Metric
+from mistify.config.data.targets import OVERALL, Target
+
+#: Chance that a network is at least as good as its bound.
+CONFIDENCE: Final = 0.9
+
+#: Groups of examples of which each is left out once.
+_GROUPS: Final = 20
+
+#: Metrics that are the share of examples, or of positions in them, that are right.
+_SHARES_OF_RIGHT: Final = (Metric.ACCURACY, Metric.AGREEMENT, Metric.EXACT_MATCH)
+
+
+def lower_bound(
+    metric: Metric, objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
+    targets: Mapping[str, Array],
+) -> float:  # fmt: skip
+    """Return the figure that is reached or bettered on data like these, with 90 % confidence.
+
+    A share of right answers has Wilson's bound (1927). The standard error of other metrics is that of the
+    jackknife: they are computed without one group of examples after the other (Efron and Tibshirani, 1993).
+
+    Args:
+        metric: For an error, the bound is above the measured figure.
+        outputs: Output name -> predictions [examples, ...].
+        targets: Output name -> [examples, ...]; positions of -1 are ignored.
+    """
+    from scipy.stats import binomtest, t  # noqa: PLC0415 (half a second to import)
+
+    figure = score(metric, objectives, outputs, targets)
+    count = len(next(iter(targets.values())))
+    if metric in _SHARES_OF_RIGHT:
+        test = binomtest(round(figure * count), count)
+        return float(test.proportion_ci(2 * CONFIDENCE - 1, method="wilson").low)
+    if count < 2:
+        return metric.worst
+    groups = np.array_split(np.random.default_rng(0).permutation(count), min(_GROUPS, count))
+    without = [
+        score(metric, objectives, _rows(outputs, rest), _rows(targets, rest))
+        for rest in (np.setdiff1d(np.arange(count), group) for group in groups)
+    ]
+    error = sqrt((len(groups) - 1) * float(np.var(without))) * float(t.ppf(CONFIDENCE, len(groups) - 1))
+    return max(figure - error, metric.worst) if metric.is_share else figure + error
+
+
+def assured(
+    wanted: Iterable[Target], objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
+    targets: Mapping[str, Array],
+) -> bool:  # fmt: skip
+    """Return whether a network can be relied on to reach each of some targets, with 90 % confidence.
+
+    Args:
+        wanted: Targets of single outputs, or of all of them together.
+        outputs: Output name -> predictions [examples, ...].
+        targets: Output name -> [examples, ...]; positions of -1 are ignored.
+    """
+
+    def bound(target: Target) -> float:
+        names = objectives if target.output == OVERALL else [target.output]
+        return lower_bound(target.metric, {name: objectives[name] for name in names}, outputs, targets)
+
+    return all(target.metric.reaches(bound(target), target.value) for target in wanted)
+
+
+def _rows(arrays: Mapping[str, Array], rows: Array) -> dict[str, Array]:
+    return {name: array[rows] for name, array in arrays.items()}

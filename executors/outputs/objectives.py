@@ -1,0 +1,380 @@
+"""The objective of each output of a network, by its activation and shape, and by its targets.
+
+| objective | output | targets |
+| --- | --- | --- |
+| `Categorical` | softmax or logits [n, ..., classes] | integers [n, ...]; positions of -1 are ignored |
+| `Binary` | sigmoid or a logit, [n, ...] | integers 0 or 1, of the output's shape |
+| `Regression` | any but softmax, [n, ...] | floats, of the output's shape; of a sigmoid 0 to 1 |
+
+So a choice among positions (the start of a span) is a classification, and a label for every position
+another one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from scipy.special import expit, softmax
+
+from executors.data.dataset import Dataset, joined
+from executors.data.storage import Array
+from executors.outputs.plugged_in import OutputKind, OutputLoss, plugged_in_loss
+from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
+from mistify.config.data.dataset import ClassWeights, DataSettings
+from mistify.parsing.validation import InvalidValue
+
+Floats = npt.NDArray[np.float32]
+
+#: Below this a probability's logarithm says nothing in float32.
+SMALLEST: Final = 1e-7
+
+#: A target of this class is ignored.
+IGNORED: Final = -1
+
+#: A target that nobody knows; figures are NaN. The teacher's predictions are learned all the same.
+_UNKNOWN: Final = -2
+
+
+@dataclass(frozen=True)
+class OutputObjective(ABC):
+    """The objective of one output: its loss, in TensorFlow, and its predictions, in NumPy.
+
+    Attributes:
+        activation: The activation behind the output.
+        weights: Weight of each class in the loss; None for equal ones.
+        plugged_in: The loss of a plug-in, in place of the usual one.
+        kinds: The kinds of the output, by the names that plug-ins use.
+    """
+
+    kinds: ClassVar[frozenset[OutputKind]]
+    activation: Activation
+    weights: tuple[float, ...] | None = None
+    plugged_in: OutputLoss | None = None
+
+    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Return the loss of a batch: the mean over the targets that are known, or that of a plug-in."""
+        answers, counts = self._answers(output, target)
+        if self.plugged_in is not None:
+            return self.plugged_in.loss(self.predicted(output), answers, counts)
+        return _mean(self._losses(output, answers), counts)
+
+    @abstractmethod
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Return the mean distance of a batch from the teacher's predictions, of the output's shape.
+
+        Args:
+            output: The network's output [batch, ...].
+            target: Targets of the batch, which say what is ignored.
+            teacher: The teacher's predictions, of the output's shape.
+            temperature: Softens output and teacher where they are probabilities of classes.
+        """
+
+    @abstractmethod
+    def predictions(self, output: Array) -> Floats:
+        """Return a network's predictions: probabilities, or the figures themselves, of the output's shape."""
+
+    @abstractmethod
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return targets of a batch, with any in place of unknown ones, and how much each of them counts."""
+
+    @abstractmethod
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        """Return the usual loss of each target, of the targets' shape."""
+
+    @abstractmethod
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return the predictions in TensorFlow."""
+
+    def distilled_loss(
+        self,
+        output: tf.Tensor,
+        target: tf.Tensor,
+        teacher: tf.Tensor | None,
+        share: float,
+        temperature: float,
+    ) -> tf.Tensor:
+        """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any.
+
+        Args:
+            output: The network's output [batch, ...].
+            target: Targets of the batch.
+            teacher: The teacher's predictions, of the output's shape; None without a teacher.
+            share: Part of the loss that comes from the teacher, 0 to 1.
+            temperature: Softens output and teacher where they are probabilities of classes.
+        """
+        output = tf.cast(output, tf.float32)
+        loss = self.loss(output, target)
+        if teacher is None:
+            return loss
+        return (1 - share) * loss + share * self.distillation(output, target, teacher, temperature)
+
+
+class Categorical(OutputObjective):
+    """One of several classes for each example, or each position of it; learned by cross entropy."""
+
+    kinds = frozenset({OutputKind.CLASSES})
+
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Return cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
+        soft = tf.nn.softmax(tf.math.log(teacher + SMALLEST) / temperature)
+        entropy = tf.nn.softmax_cross_entropy_with_logits(soft, self._logits(output) / temperature)
+        return temperature**2 * _mean(entropy, tf.cast(target != IGNORED, tf.float32))
+
+    def predictions(self, output: Array) -> Floats:
+        """Return probabilities of the classes."""
+        values = np.asarray(output, np.float32)
+        return values if self.activation is Activation.SOFTMAX else softmax(values, axis=-1)
+
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        classes = tf.maximum(target, 0)
+        counts = _known(target)
+        if self.weights is not None:
+            counts *= tf.gather(tf.constant(self.weights, tf.float32), classes)
+        return classes, counts
+
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, self._logits(output))
+
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return probabilities of the classes, of a batch in TensorFlow."""
+        return output if self.activation is Activation.SOFTMAX else tf.nn.softmax(output)
+
+    def _logits(self, output: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(output + SMALLEST) if self.activation is Activation.SOFTMAX else output
+
+
+class Binary(OutputObjective):
+    """Yes or no, once or several times for each example; learned by cross entropy."""
+
+    kinds = frozenset({OutputKind.YES_OR_NO})
+
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Return cross entropy with the teacher's probabilities."""
+        return tf.reduce_mean(self._entropy(output, teacher))
+
+    def predictions(self, output: Array) -> Floats:
+        """Return probabilities of a yes."""
+        values = np.asarray(output, np.float32)
+        return values if self.activation is Activation.SIGMOID else expit(values)
+
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        target = tf.reshape(target, tf.shape(output))
+        counts, answers = _known(target), tf.maximum(target, 0)
+        if self.weights is not None:
+            counts *= tf.gather(tf.constant(self.weights, tf.float32), tf.cast(answers, tf.int64))
+        return tf.cast(answers, tf.float32), counts
+
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        return self._entropy(output, answers)
+
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return probabilities of a yes, of a batch in TensorFlow."""
+        return output if self.activation is Activation.SIGMOID else tf.sigmoid(output)
+
+    def _entropy(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        if self.activation is Activation.SIGMOID:
+            return -target * tf.math.log(output + SMALLEST) - (1 - target) * tf.math.log1p(SMALLEST - output)
+        return tf.nn.sigmoid_cross_entropy_with_logits(target, output)
+
+
+class Regression(OutputObjective):
+    """Figures; learned by their squared errors."""
+
+    kinds = frozenset({OutputKind.FIGURES, OutputKind.VECTORS})
+
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Return mean squared distance from the teacher's figures."""
+        return tf.reduce_mean(tf.square(output - teacher))
+
+    def predictions(self, output: Array) -> Floats:
+        """Return the figures."""
+        return np.asarray(output, np.float32)
+
+    def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        target = tf.reshape(target, tf.shape(output))
+        unknown = tf.math.is_nan(target)
+        return tf.where(unknown, tf.zeros_like(target), target), tf.cast(~unknown, tf.float32)
+
+    def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        return tf.square(output - answers)
+
+    def predicted(self, output: tf.Tensor) -> tf.Tensor:
+        """Return the figures themselves, of a batch in TensorFlow."""
+        return output
+
+
+def objective_of(output: Output, target: Array) -> OutputObjective:
+    """Return the objective of an output, from its targets [examples, ...].
+
+    Raises:
+        InvalidValue: Targets of this shape and type do not fit the output.
+    """
+    whole = np.issubdtype(target.dtype, np.integer)
+    shape = target.shape[1:]
+    if whole and _fits(shape, output.shape[:-1]) and output.shape[-1:] not in ((), (1,)):
+        if output.activation is not Activation.SIGMOID:
+            return Categorical(output.activation)
+    elif _fits(_squeezed(shape), _squeezed(output.shape)) and output.activation is not Activation.SOFTMAX:
+        return Binary(output.activation) if whole else Regression(output.activation)
+    actual = f"targets of shape {target.shape} and type {target.dtype}"
+    raise InvalidValue(actual, _expected(output), "reshape or cast them, or use another head")
+
+
+def objectives_of(
+    model: keras.Model, data: Dataset, settings: DataSettings | None = None
+) -> dict[str, OutputObjective]:
+    """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`.
+
+    Args:
+        model: A model whose outputs have the names of the data's targets.
+        data: Training data.
+    """
+    return objectives_for(signature_of(model), data, settings)
+
+
+def objectives_for(
+    signature: Signature, data: Dataset, settings: DataSettings | None = None
+) -> dict[str, OutputObjective]:
+    """Return the objective of each output on data that were checked against it, by name.
+
+    Args:
+        signature: A signature whose outputs have the names of the data's targets.
+        data: Training data.
+        settings: The weight of each class, either given or "balanced": `n / (classes * n_of_class)`; and the
+            losses of plug-ins for outputs.
+
+    Raises:
+        InvalidValue: An output has another number of classes than weights are given.
+    """
+    settings = settings or DataSettings()
+    weights, objectives = settings.class_weights, dict[str, OutputObjective]()
+    for output in signature.outputs:
+        target = data.targets[output.name]
+        objective = objective_of(output, target)
+        classes = class_count(objective, output)
+        if weights is not None and classes:
+            class_weights = _balanced(target, classes) if weights == "balanced" else tuple(weights)
+            if len(class_weights) != classes:
+                raise InvalidValue(
+                    class_weights, f"{classes} weights for {output.name}", "give one for each class"
+                )
+            objective = replace(objective, weights=class_weights)
+        if output.name in settings.losses:
+            objective = replace(objective, plugged_in=plugged_in_loss(settings.losses[output.name]))
+        objectives[output.name] = objective
+    return objectives
+
+
+def empty_classes(signature: Signature, data: Dataset) -> list[int]:
+    """Return the classes of a classifier that have no example in training data; none of other models."""
+    if len(signature.outputs) > 1:
+        return []
+    (output,) = signature.outputs
+    target = data.targets[output.name]
+    if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
+        return []
+    counts = np.bincount(target[target >= 0], minlength=output.shape[-1] or 0)
+    return np.flatnonzero(counts == 0).tolist()
+
+
+def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
+    """Make sure that all classes that should count alike have examples.
+
+    Args:
+        data: Training data.
+        weights: "balanced" where all classes are to count alike.
+
+    Raises:
+        InvalidValue: A class has no example.
+    """
+    empty = empty_classes(signature, data) if weights == "balanced" else []
+    if empty:
+        expected = f"training data with examples of all classes; there is none of {named(empty)}"
+        raise InvalidValue(weights, expected, "add some, or give a list of weights")
+
+
+def named(classes: list[int]) -> str:
+    """List some classes, the first of them by its number."""
+    more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
+    return f"class {classes[0]}{more}"
+
+
+def predictions(objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
+    """Return a network's predictions from its outputs, by their names."""
+    return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
+
+
+def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
+    """Return labelled examples and others whose targets are unknown.
+
+    Args:
+        inputs: Input name -> [examples, ...].
+
+    Raises:
+        MistifyError: INVALID_DATASET, the inputs are of another shape than the labelled ones.
+    """
+    count = len(next(iter(inputs.values())))
+    targets = {
+        name: np.full(
+            (count, *target.shape[1:]),
+            _UNKNOWN if np.issubdtype(target.dtype, np.integer) else np.nan,
+            target.dtype,
+        )
+        for name, target in data.targets.items()
+    }
+    return joined(data, Dataset(inputs, targets))
+
+
+def class_count(objective: OutputObjective, output: Output) -> int:
+    """Return the number of classes that an output distinguishes; 0 where it learns figures."""
+    if isinstance(objective, Categorical):
+        return output.shape[-1] or 0
+    return 2 if isinstance(objective, Binary) else 0
+
+
+def _balanced(target: Array, classes: int) -> tuple[float, ...]:
+    counts = np.bincount(target[target >= 0].astype(np.int64), minlength=classes)
+    return tuple(float(weight) for weight in counts.sum() / (classes * np.maximum(counts, 1)))
+
+
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    return len(shape) == len(wanted) and all(
+        size in (None, actual) for size, actual in zip(wanted, shape, strict=True)
+    )
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return shape[:-1] if shape[-1:] == (1,) else shape
+
+
+def _expected(output: Output) -> str:
+    sizes = ["n", *("any" if size is None else str(size) for size in output.shape)]
+    same = f"[{', '.join(sizes)}]"
+    if output.activation is Activation.SIGMOID:
+        return f"0 or 1, or figures from 0 to 1, {same}"
+    classes = f"integer classes [{', '.join(sizes[:-1])}]"
+    if output.activation is Activation.SOFTMAX:
+        return classes
+    return f"floats {same}" if output.shape[-1:] in ((), (1,)) else f"{classes} or floats {same}"
+
+
+def _known(target: tf.Tensor) -> tf.Tensor:
+    """Return 1 for the targets of classes that are neither ignored nor unknown, 0 for others."""
+    return tf.cast(target >= 0, tf.float32)
+
+
+def _mean(values: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(values * counts) / tf.maximum(tf.reduce_sum(counts), SMALLEST)

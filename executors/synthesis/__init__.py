@@ -1,0 +1,1 @@
+"""Inputs made for networks whose data nobody has."""

@@ -1,0 +1,67 @@
+"""The check of a plug-in's loss, before anything is trained with it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.data.dataset import Dataset
+from executors.outputs.objectives import OutputObjective
+from executors.outputs.plugged_in import plugged_in_loss
+from executors.training.evaluation import call
+from mistify.parsing.validation import InvalidValue, unknown_name
+
+#: Examples on which a loss is tried.
+_TRIED: Final = 8
+
+
+def check_output_loss(
+    name: str, loss: str, objectives: Mapping[str, OutputObjective], model: keras.Model, data: Dataset
+) -> None:
+    """Make sure that an output exists, and can learn by the loss of a plug-in.
+
+    Args:
+        name: Name of the output.
+        loss: Name of the loss.
+        objectives: Output name -> its objective.
+        data: Examples, on some of which the loss is tried.
+
+    Raises:
+        InvalidValue: There is no such output, the loss is for other kinds, it fails, or it is no finite
+            number of which the predictions have a gradient.
+    """
+    if name not in objectives:
+        raise InvalidValue(name, *unknown_name(name, objectives))
+    plugged_in = plugged_in_loss(loss)
+    objective = replace(objectives[name], plugged_in=plugged_in)
+    if objective.kinds.isdisjoint(plugged_in.kinds):
+        kinds = " or ".join(sorted(objective.kinds))
+        raise InvalidValue(loss, f"a loss of {kinds}, which {name} has", "leave it out, or use another one")
+    some = data.subset(np.arange(min(len(data), _TRIED)))
+    output, target = call(model, some.inputs, training=False)[name], tf.constant(some.targets[name])
+    try:
+        fault = _fault(objective, tf.cast(output, tf.float32), target)
+    except Exception as error:  # what a plug-in raises is its own business
+        fault = repr(error)
+    if fault:
+        raise InvalidValue(loss, "the name of a loss that can be used", f"fix the plug-in {loss}: {fault}")
+
+
+def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> str:
+    """Return what is wrong with a loss as it is trained with: in a graph, and differentiated."""
+
+    @tf.function(autograph=False)
+    def differentiated(output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+        loss = tf.convert_to_tensor(objective.loss(output, target))
+        return loss, tf.gradients(loss, output)[0]
+
+    loss, gradient = differentiated(output)
+    if loss.shape != ():
+        return f"it has the shape {tuple(loss.shape)}; expected a single figure"
+    if gradient is None:
+        return "it has no gradient with respect to the predictions"
+    finite = np.isfinite(loss) and np.isfinite(gradient).all()
+    return "" if finite else "it, or its gradient, is NaN or infinite for what the model predicts"

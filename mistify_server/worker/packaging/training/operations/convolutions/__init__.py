@@ -1,0 +1,1 @@
+"""Convolutions with gradients for LiteRT, laid out as matrix products."""

@@ -1,0 +1,137 @@
+"""Convolutions of few channels: two columns of the output at once, by one product for all rows of the kernel.
+
+XNNPACK multiplies in tiles of 7 x 32, of which 16 channels would fill half. Two columns of a padded image are
+side by side in memory, and two such pairs have all that three taps read for two columns of the output. The
+product has a part for each row of the kernel, which are cut and added. All of it runs in XNNPACK, one part of
+the batch after another, so that a part stays in a cache. Images are [n, rows, columns, channels], kernels
+[1, rows, columns, channels read, channels made].
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import tensorflow as tf
+
+from mistify_server.worker.packaging.training.operations.convolutions.block_axes import BlockAxis
+from mistify_server.worker.packaging.training.operations.convolutions.connections import (
+    both,
+    kernel_of,
+    matrix_of,
+)
+from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, padded
+
+#: Channels that fill from a quarter to half of a tile.
+_CHANNELS: Final = range(8, 17)
+
+#: Numbers of an image that are in one part: what is made of them fits into the cache of a processor core.
+_PART: Final = 1 << 17
+
+
+def fits(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> bool:
+    """Return whether a convolution with a kernel of this shape is best made by pairs."""
+    groups, _, across, read, made = kernel
+    return (
+        groups == rows.stride == 1
+        and across % 2 == 1
+        and read in _CHANNELS
+        and made in _CHANNELS
+        and all(axis.pairable for axis in (BlockAxis.of_places(columns), BlockAxis.of_gradients(columns)))
+    )
+
+
+def convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the convolution [n, made, made, channels made] of an image."""
+    return _multiplied(image, kernel, BlockAxis.of_places(rows), BlockAxis.of_places(columns))
+
+
+def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the gradient of an image from that of all places of the kernel."""
+    turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
+    return _multiplied(gradient, turned, BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns))
+
+
+def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the gradient of a kernel from the image and the gradient of all places of the kernel.
+
+    It reads the gradient in pairs as `image_gradient` does, which are made once for both.
+    """
+    down, across = BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns).paired()
+    table = _table(down, across, kernel.shape[2])
+
+    def part(image: Any, gradient: Any) -> Any:
+        pairs = _pairs(gradient, down.windows, across.windows)
+        _, height, places, width = pairs.shape
+        channels = 2 * image.shape[-1]
+        lines = tf.reshape(image, [-1, rows.size, places * channels])
+        placed = [
+            tf.reshape(
+                tf.pad(lines, [[0, 0], [offset, height - rows.size - offset], [0, 0]]),
+                [-1, height * places, channels],
+            )
+            for offset in _offsets(down)
+        ]
+        read = tf.reshape(pairs, [-1, height * places, width])
+        return tf.reduce_sum(tf.matmul(read, tf.concat(placed, 2), transpose_a=True), 0, keepdims=True)
+
+    total = None
+    for cut_part in _parts(image):
+        product = part(cut_part(image), cut_part(gradient))
+        total = product if total is None else total + product
+    turned = kernel_of(total, table, [1, *kernel.shape[1:3], kernel.shape[4], kernel.shape[3]])
+    return tf.transpose(turned, [0, 1, 2, 4, 3])
+
+
+def _multiplied(image: Any, kernel: Any, rows: BlockAxis, columns: BlockAxis) -> Any:
+    columns, made = columns.paired(), 2 * kernel.shape[-1]
+    matrix = matrix_of(kernel, _table(rows, columns, kernel.shape[2]))
+
+    def part(image: Any) -> Any:
+        pairs = _pairs(image, rows.windows, columns.windows)
+        _, height, places, width = pairs.shape
+        product = tf.reshape(
+            tf.matmul(tf.reshape(pairs, [1, -1, width]), matrix), [-1, height, places, matrix.shape[2]]
+        )
+        total = None
+        for at, offset in enumerate(_offsets(rows)):
+            rows_read = cut(product, [0, offset, 0, at * made], [-1, rows.windows.made, -1, made])
+            total = rows_read if total is None else total + rows_read
+        return tf.reshape(total, [-1, rows.windows.made, 2 * places, kernel.shape[-1]])
+
+    parts = [part(cut_part(image)) for cut_part in _parts(image)]
+    return tf.concat(parts, 0) if len(parts) > 1 else parts[0]
+
+
+def _offsets(rows: BlockAxis) -> list[int]:
+    """Return which row of the padded image each row of the kernel reads first."""
+    return [int(row) for row in rows.windows.read[0]]
+
+
+def _table(rows: BlockAxis, columns: BlockAxis, across: int) -> Any:
+    """Return the tap between a column of two pairs, and a row of the kernel and a column of the output."""
+    return both(rows.taps[None, :, :], columns.taps[:, None, :], across).reshape(len(columns.taps), -1)
+
+
+def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the values that each output pair reads, side by side [n, rows read, pairs, columns read * c]."""
+    image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
+    _, height, width, channels = image.shape
+    pairs = tf.reshape(image, [-1, height, width // 2, 2 * channels])
+    read = [cut(pairs, [0, 0, at, 0], [-1, -1, columns.made, -1]) for at in range(columns.kernel // 2)]
+    return tf.concat(read, 3)
+
+
+def _parts(image: Any) -> list[Callable[[Any], Any]]:
+    """Return functions that cut the parts of a batch from a tensor."""
+    batch, *sizes = image.shape
+    if batch is None:
+        return [lambda tensor: tensor]
+    most = max(_PART // (sizes[0] * sizes[1] * sizes[2]), 1)
+    size = max(number for number in range(1, min(most, batch) + 1) if batch % number == 0)
+    if size == batch:
+        return [lambda tensor: tensor]
+    return [partial(_examples, first=first, count=size) for first in range(0, batch, size)]
+
+
+def _examples(tensor: Any, first: int, count: int) -> Any:
+    return cut(tensor, [first, 0, 0, 0], [count, -1, -1, -1])

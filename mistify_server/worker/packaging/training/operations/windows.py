@@ -1,0 +1,236 @@
+"""The windows that a kernel reads of an image, as slices, which are fast in LiteRT at any stride.
+
+A stride s divides the rows of a padded image into blocks of s; a row at place p of its block has the phase p.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mistify_server.worker.packaging.training.operations.builtins import UntrainableError
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """The movement of a kernel along the rows, or the columns, of an image.
+
+    Attributes:
+        kernel: Number of taps of the kernel.
+        stride: Rows between two places of the kernel.
+        dilation: Rows between two taps.
+        before: Rows of padding before the first.
+        size: Number of rows of the image.
+        made: Number of places of the kernel: rows of the output.
+    """
+
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    size: int
+    made: int
+
+    @classmethod
+    def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "WindowAxis":
+        """Return the axis that TensorFlow has with the padding "SAME" or "VALID".
+
+        Args:
+            kernel: Number of taps of the kernel.
+            stride: Rows between two places of the kernel.
+            dilation: Rows between two taps.
+            size: Number of rows of the image; None where they are free.
+            padding: "SAME" or "VALID".
+
+        Raises:
+            UntrainableError: The size is free, or the padding is another.
+        """
+        if size is None or padding not in ("SAME", "VALID"):
+            raise UntrainableError(f"an image of a free size, or padding that is {padding}")
+        reach = (kernel - 1) * dilation + 1
+        same = padding == "SAME"
+        made = -(-(size if same else size - reach + 1) // stride)
+        before = max((made - 1) * stride + reach - size, 0) // 2 if same else 0
+        return cls(kernel, stride, dilation, before, size, made)
+
+    def place(self, tap: int) -> tuple[int, int]:
+        """Return the block and the phase that a tap reads first."""
+        return divmod(tap * self.dilation, self.stride)
+
+    @property
+    def reach(self) -> int:
+        """Return the number of blocks from the first to the last tap."""
+        return self.place(self.kernel - 1)[0]
+
+    @property
+    def blocks(self) -> int:
+        """Return the number of blocks that are read."""
+        return self.made + self.reach
+
+    @property
+    def padded(self) -> int:
+        """Return the number of rows that are read."""
+        return self.blocks * self.stride
+
+    @property
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the rows of the padded image that are read at each place [made, kernel]."""
+        return np.arange(self.made)[:, None] * self.stride + np.arange(self.kernel) * self.dilation
+
+    @property
+    def after(self) -> int:
+        """Return the rows of padding after the last, or 0 where the last rows are not read."""
+        return max(int(self.read.max()) + 1 - self.before - self.size, 0)
+
+
+def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
+    """Return a slice; a size of -1 means all that is left.
+
+    Known sizes are written out: XNNPACK, which uses all threads, takes no other slices.
+
+    Args:
+        begin: The first index along each axis.
+        size: The length along each axis.
+    """
+    lengths = tensor.shape.as_list()
+    left = [-1 if length is None else length - start for length, start in zip(lengths, begin, strict=True)]
+    return tf.slice(
+        tensor, begin, [rest if length == -1 else length for length, rest in zip(size, left, strict=True)]
+    )
+
+
+def padded(image: Any, margins: Sequence[tuple[int, int]], value: float = 0.0) -> Any:
+    """Pad the rows and columns of an image.
+
+    XNNPACK copies along the last axis at once: whole lines, not pixel by pixel.
+
+    Args:
+        image: [n, rows, columns, c].
+        margins: Padding before and after the rows, and before and after the columns.
+        value: The value of the padding.
+    """
+    if not any(map(any, margins)):
+        return image
+    _, height, width, channels = image.shape
+    rows, columns = margins
+    lines = tf.reshape(image, [-1, height, width * channels])
+    line_margins = [[0, 0], list(rows), [channels * margin for margin in columns]]
+    wide = tf.pad(lines, line_margins, constant_values=value)
+    return tf.reshape(wide, [-1, height + sum(rows), width + sum(columns), channels])
+
+
+def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
+    """Pad an image with a value, or cut it, to the part that is read.
+
+    Args:
+        image: [n, rows, columns, c].
+        rows: The second axis.
+        columns: The third axis.
+        value: The value of the padding.
+
+    Returns:
+        [n, rows.padded, columns.padded, c].
+    """
+    after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
+    margins = [(axis.before, max(more, 0)) for axis, more in zip((rows, columns), after, strict=True)]
+    image = padded(image, margins, value)
+    if min(after) < 0:
+        image = cut(image, [0, 0, 0, 0], [-1, rows.padded, columns.padded, -1])
+    return image
+
+
+def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
+    """Return the image as the columns' taps read it, for each phase of the rows.
+
+    The rows' taps read `rows.made` of the blocks each, from their own on.
+
+    Args:
+        image: An image returned by `fitted`.
+        rows: The second axis.
+        columns: The third axis.
+
+    Returns:
+        Phase -> the values that the taps read, side by side [n, blocks, made, taps * c].
+    """
+    return {phase: _columns_read(part, columns) for phase, part in _phases(image, rows, columns).items()}
+
+
+def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any]:
+    """Yield what the taps of each row of the kernel read, side by side [n, made, made, taps * c].
+
+    Args:
+        image: An image returned by `fitted`.
+        rows: The second axis.
+        columns: The third axis.
+    """
+    bands = bands_read(image, rows, columns)
+    for tap in range(rows.kernel):
+        block, phase = rows.place(tap)
+        yield cut(bands[phase], [0, block, 0, 0], [-1, rows.made, -1, -1])
+
+
+def _phases(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
+    """Return the rows of each phase that is read [n, blocks, blocks, s * c].
+
+    The columns of a block are side by side.
+    """
+    width = columns.stride * image.shape[-1]
+    if rows.stride == 1:
+        return {0: tf.reshape(image, [-1, rows.blocks, columns.blocks, width])}
+    parts = tf.reshape(image, [-1, rows.blocks, rows.stride, columns.blocks, width])
+    read = sorted({rows.place(tap)[1] for tap in range(rows.kernel)})
+    return {
+        phase: tf.reshape(
+            cut(parts, [0, 0, phase, 0, 0], [-1, -1, 1, -1, -1]),
+            [-1, rows.blocks, columns.blocks, width],
+        )
+        for phase in read
+    }
+
+
+def _columns_read(part: Any, columns: WindowAxis) -> Any:
+    channels = part.shape[-1] // columns.stride
+    read = []
+    for tap in range(columns.kernel):
+        block, phase = columns.place(tap)
+        read.append(cut(part, [0, 0, block, phase * channels], [-1, -1, columns.made, channels]))
+    return tf.concat(read, -1) if len(read) > 1 else read[0]
+
+
+def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the gradient of an image [n, rows, columns, c] from one for each tap.
+
+    Args:
+        gradients: Row and column of the tap -> gradient [n, made, made, c].
+        rows: The second axis.
+        columns: The third axis.
+    """
+    bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
+    for (row, column), gradient in gradients.items():
+        (down, phase), (right, column_phase) = rows.place(row), columns.place(column)
+        placed = padded(gradient, [(down, rows.reach - down), (right, columns.reach - right)])
+        band = bands[phase]
+        band[column_phase] = placed if band[column_phase] is None else band[column_phase] + placed
+    return _cropped(_interleaved(bands), rows, columns)
+
+
+def _interleaved(bands: list[list[Any]]) -> Any:
+    """Return images [n, h, w, c] by the phases of their rows and columns as one [n, s * h, s' * w, c]."""
+    first = next(part for band in bands for part in band if part is not None)
+    _, height, width, channels = first.shape
+    zeros = tf.zeros_like(first) if any(part is None for band in bands for part in band) else None
+    filled = [[zeros if part is None else part for part in band] for band in bands]
+    lines = [tf.concat(band, -1) if len(band) > 1 else band[0] for band in filled]
+    image = tf.stack(lines, 2) if len(lines) > 1 else lines[0]
+    return tf.reshape(image, [-1, height * len(bands), width * len(bands[0]), channels])
+
+
+def _cropped(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return an image without the padding, and with zeros where nothing was read."""
+    more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
+    image = padded(image, [(0, margin) for margin in more])
+    if image.shape[1:3] == (rows.size, columns.size):
+        return image
+    return cut(image, [0, rows.before, columns.before, 0], [-1, rows.size, columns.size, -1])

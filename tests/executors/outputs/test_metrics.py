@@ -1,0 +1,219 @@
+"""Metrics against scikit-learn on each output alone."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as reference
+
+from executors.data import Dataset
+from executors.outputs.metrics import (
+    check_labels,
+    check_metric,
+    check_output_metric,
+    default_metric,
+    measured,
+    output_scores,
+    score,
+)
+from executors.outputs.objectives import IGNORED, Binary, Categorical, Regression
+from executors.structure.signature import Activation
+from mistify.config.data.metric import Metric
+from mistify.parsing.validation import InvalidValue
+
+RNG = np.random.default_rng(0)
+LOGITS, SIGMOID = Categorical(Activation.NONE), Binary(Activation.SIGMOID)
+CLASSES = RNG.integers(0, 3, 60)
+SCORES = RNG.normal(size=(60, 3)) + np.eye(3)[CLASSES]
+ANSWERS = RNG.integers(0, 2, 60)
+CHANCES = 1 / (1 + np.exp(-RNG.normal(size=(60, 1)) - ANSWERS[:, None]))
+TAGS = RNG.integers(-1, 4, (60, 5))
+TAG_SCORES = RNG.normal(size=(60, 5, 4)) + 3 * np.eye(4)[TAGS]
+OBJECTIVES = {"intent": LOGITS, "tags": LOGITS, "spam": SIGMOID, "price": Regression(Activation.NONE)}
+PRICES, ASKED = RNG.normal(size=(60, 1)), RNG.normal(size=60)
+OUTPUTS = {"intent": SCORES, "tags": TAG_SCORES, "spam": CHANCES, "price": PRICES}
+TARGETS = {"intent": CLASSES, "tags": TAGS, "spam": ANSWERS, "price": ASKED}
+KEPT = TAGS >= 0
+
+
+def of(metric, *names):
+    objectives = {name: OBJECTIVES[name] for name in names}
+    return score(metric, objectives, OUTPUTS, TARGETS)
+
+
+def test_accuracy():
+    predicted = SCORES.argmax(1)
+    assert of(Metric.ACCURACY, "intent") == pytest.approx(reference.accuracy_score(CLASSES, predicted))
+    assert of(Metric.ACCURACY, "tags") == pytest.approx(
+        reference.accuracy_score(TAGS[KEPT], TAG_SCORES.argmax(2)[KEPT])
+    )
+    assert of(Metric.ACCURACY, "spam") == pytest.approx(
+        reference.accuracy_score(ANSWERS, CHANCES[:, 0] >= 0.5)
+    )
+
+
+def test_a_metric_is_the_mean_over_the_outputs_it_can_tell_of():
+    alone = [of(Metric.ACCURACY, name) for name in ("intent", "tags", "spam")]
+    assert of(Metric.ACCURACY, *OBJECTIVES) == pytest.approx(np.mean(alone))
+    assert of(Metric.MSE, *OBJECTIVES) == of(Metric.MSE, "price")
+
+
+def test_f1_is_the_mean_over_the_classes():
+    expected = reference.f1_score(TAGS[KEPT], TAG_SCORES.argmax(2)[KEPT], average="macro")
+    assert of(Metric.F1, "tags") == pytest.approx(expected)
+    expected = reference.f1_score(ANSWERS, CHANCES[:, 0] >= 0.5, average="macro")
+    assert of(Metric.F1, "spam") == pytest.approx(expected)
+
+
+def test_mean_squared_error():
+    expected = reference.mean_squared_error(ASKED, PRICES[:, 0])
+    assert of(Metric.MSE, "price") == pytest.approx(expected)
+
+
+def test_area_under_the_curve():
+    assert of(Metric.ROC_AUC, "spam") == pytest.approx(reference.roc_auc_score(ANSWERS, CHANCES[:, 0]))
+    shares = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+    expected = reference.roc_auc_score(CLASSES, shares, multi_class="ovr")
+    assert of(Metric.ROC_AUC, "intent") == pytest.approx(expected)
+
+
+def test_an_example_matches_if_all_of_it_is_right():
+    right = [
+        SCORES[row].argmax() == CLASSES[row]
+        and (CHANCES[row, 0] >= 0.5) == ANSWERS[row]
+        and all(
+            TAG_SCORES[row, position].argmax() == TAGS[row, position]
+            for position in range(5)
+            if TAGS[row, position] >= 0
+        )
+        for row in range(60)
+    ]
+    actual = of(Metric.EXACT_MATCH, *OBJECTIVES)
+    assert actual == pytest.approx(np.mean(right))
+    assert 0.05 < actual < of(Metric.EXACT_MATCH, "tags")
+
+
+def test_a_span_is_its_start_and_its_end():
+    """Positions as classes; of the three examples one has both right, one the start alone, one nothing."""
+    start = np.eye(8)[[2, 3, 4]]
+    end = np.eye(8)[[5, 6, 7]]
+    objectives = {"start": Categorical(Activation.SOFTMAX), "end": Categorical(Activation.SOFTMAX)}
+    targets = {"start": np.array([2, 3, 0]), "end": np.array([5, 0, 0])}
+    outputs = {"start": start, "end": end}
+    assert score(Metric.EXACT_MATCH, objectives, outputs, targets) == pytest.approx(1 / 3)
+
+
+def test_the_default_suits_the_objectives():
+    price, mask = OBJECTIVES["price"], {"mask": np.zeros((5, 4, 4), np.int64)}
+    assert default_metric({"intent": LOGITS}, TARGETS) is Metric.ACCURACY
+    assert default_metric({"tags": LOGITS}, TARGETS) is Metric.ACCURACY
+    assert default_metric({"mask": LOGITS}, mask) is Metric.MEAN_IOU
+    assert default_metric({"intent": LOGITS, "price": price}, TARGETS) is Metric.MEAN_SCORE
+    assert default_metric({"start": LOGITS, "end": LOGITS}, {}) is Metric.EXACT_MATCH
+    assert default_metric({"price": price}, TARGETS) is Metric.MSE
+    assert default_metric({"x": price, "y": price}, {}) is Metric.MSE
+
+
+@pytest.mark.parametrize(("metric", "name"), [(Metric.MSE, "intent"), (Metric.F1, "price")])
+def test_a_metric_that_tells_of_no_output_is_refused(metric, name):
+    with pytest.raises(InvalidValue):
+        measured(metric, {name: OBJECTIVES[name]})
+
+
+def test_the_area_under_the_curve_needs_two_classes():
+    both, one = Dataset({}, {"spam": ANSWERS}), Dataset({}, {"spam": np.zeros(9)})
+    check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": both})
+    check_metric(Metric.ACCURACY, {"spam": SIGMOID}, {"test": one})
+    with pytest.raises(InvalidValue, match="test data with at least two classes of spam"):
+        check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": one})
+    with pytest.raises(InvalidValue, match="validation data with at least two classes of spam"):
+        check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": one, "test": both})
+
+
+DENSE = {"mask": Categorical(Activation.SOFTMAX)}
+
+
+def masks(seed, classes=3):
+    """Classes at each position of some images, and predictions of which a third are random."""
+    rng = np.random.default_rng(seed)
+    targets = rng.integers(-1, classes, size=(5, 4, 4))
+    predicted = np.where(rng.random(targets.shape) < 0.3, rng.integers(classes, size=targets.shape), targets)
+    return np.eye(classes, dtype=np.float32)[np.maximum(predicted, 0)], targets
+
+
+def test_intersection_over_union_is_that_of_scikit_learn():
+    for seed in range(5):
+        outputs, targets = masks(seed)
+        counted = targets != IGNORED
+        expected = reference.jaccard_score(targets[counted], outputs.argmax(-1)[counted], average="macro")
+        figure = score(Metric.MEAN_IOU, DENSE, {"mask": outputs}, {"mask": targets})
+        assert figure == pytest.approx(expected)
+
+
+def test_a_mask_of_yes_and_no_has_two_classes():
+    rng = np.random.default_rng(0)
+    targets = rng.integers(2, size=(3, 6, 6, 1))
+    outputs = rng.random((3, 6, 6, 1)).astype(np.float32)
+    figure = score(Metric.MEAN_IOU, {"m": SIGMOID}, {"m": outputs}, {"m": targets})
+    expected = reference.jaccard_score(targets.ravel(), outputs.ravel() >= 0.5, average="macro")
+    assert figure == pytest.approx(expected)
+
+
+def test_the_mean_absolute_error_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    targets, outputs = rng.normal(size=(2, 20, 3)).astype(np.float32)
+    figure = score(Metric.MAE, {"box": OBJECTIVES["price"]}, {"box": outputs}, {"box": targets})
+    assert figure == pytest.approx(reference.mean_absolute_error(targets, outputs))
+
+
+def test_the_mean_score_counts_figures_by_the_variance_that_they_explain():
+    rng = np.random.default_rng(0)
+    price = rng.normal(size=(50, 1)).astype(np.float32)
+    predicted = price + rng.normal(scale=0.3, size=price.shape).astype(np.float32)
+    kinds = rng.integers(3, size=50)
+    answers = np.eye(3, dtype=np.float32)[np.where(np.arange(50) < 10, (kinds + 1) % 3, kinds)]
+    objectives = {"kind": Categorical(Activation.SOFTMAX), "price": OBJECTIVES["price"]}
+    outputs, targets = {"kind": answers, "price": predicted}, {"kind": kinds, "price": price}
+    expected = (0.8 + reference.r2_score(price, predicted)) / 2
+    assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(expected)
+    outputs["price"] = -10 * price  # worse than a constant counts as none
+    assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(0.4)
+
+
+def test_each_output_has_a_score_of_its_own_kind_or_of_the_one_that_was_chosen():
+    outputs, targets = masks(0)
+    price = np.zeros((5, 1), np.float32)
+    objectives = {**DENSE, "price": OBJECTIVES["price"]}
+    arguments = objectives, {"mask": outputs, "price": price}, {"mask": targets, "price": price + 2}
+    mask, own = output_scores(*arguments, {})
+    assert (mask.output, mask.metric, own.metric, own.value) == ("mask", Metric.MEAN_IOU, Metric.MSE, 4.0)
+    mask, own = output_scores(*arguments, {"mask": Metric.ACCURACY, "price": Metric.MAE})
+    assert mask.value == score(Metric.ACCURACY, DENSE, {"mask": outputs}, {"mask": targets})
+    assert (own.metric, own.value) == (Metric.MAE, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "said"),
+    [("box", Metric.MAE, "price"), ("price", Metric.F1, "mse"), ("kind", Metric.MSE, "accuracy")],
+)
+def test_a_metric_that_an_output_has_not_is_refused(name, metric, said):
+    objectives = {"kind": LOGITS, "price": OBJECTIVES["price"]}
+    with pytest.raises(InvalidValue, match=said):
+        check_output_metric(name, metric, objectives, {})
+
+
+def test_balanced_agreement_is_the_mean_over_the_sources_classes():
+    predicted = SCORES.argmax(1)
+    expected = reference.balanced_accuracy_score(CLASSES, predicted)
+    assert of(Metric.BALANCED_AGREEMENT, "intent") == pytest.approx(expected)
+    assert of(Metric.AGREEMENT, "intent") == of(Metric.ACCURACY, "intent")
+
+
+def test_where_there_are_no_labels_there_is_no_accuracy():
+    objectives = {"intent": LOGITS, "price": OBJECTIVES["price"]}
+    plain, balanced, price = output_scores(objectives, OUTPUTS, TARGETS, {}, labelled=False)
+    assert (plain.output, plain.metric) == ("intent", Metric.AGREEMENT)
+    assert (balanced.output, balanced.metric) == ("intent", Metric.BALANCED_AGREEMENT)
+    assert price.metric is Metric.MSE
+    check_labels(None)
+    check_labels(Metric.AGREEMENT)
+    with pytest.raises(InvalidValue, match="agreement: without labels"):
+        check_labels(Metric.ACCURACY)
