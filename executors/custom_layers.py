@@ -1,7 +1,8 @@
 """Layers of a user's own: classes that plug-ins register in Keras, with handlers for those that need one.
 
 A plug-in is a package that is installed beside Mistify, with an entry point of the group `mistify.layers`.
-Its name is what the classes are registered under (the part before `>`), its value the module that does so.
+The entry point's name is the part before `>` of the registered class names, its value the module that
+registers them.
 """
 
 from collections.abc import Mapping

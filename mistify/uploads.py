@@ -1,7 +1,7 @@
 """Uploaded files and directories: how configs name them, and the listing that makes a directory of files.
 
-`upload:DIGEST/train.npz` is the file with the SHA-256 DIGEST, under the name by whose suffix its readers go.
-`upload:DIGEST/photos/` is a directory; DIGEST is that of its listing, a file in JSON with the size and the
+`upload:DIGEST/train.npz` is the file with the SHA-256 DIGEST, under a name whose suffix selects its reader.
+`upload:DIGEST/photos/` is a directory; DIGEST is that of its listing, a JSON file with the size and the
 SHA-256 of each of its files.
 """
 

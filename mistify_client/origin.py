@@ -1,7 +1,7 @@
 """Where a package on a device is from, so that more of it can be fetched later.
 
-The package says which server has the rest. Which token that server gets is noted beside the package, in its
-state directory: a package may come from anyone, and must not choose a file of this device that is sent away.
+The package says which server has the rest. The token for that server is noted beside the package, in its
+state directory: a package may come from anyone, and must not choose a file of this device to be sent away.
 """
 
 from pathlib import Path

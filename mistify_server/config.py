@@ -46,8 +46,8 @@ def _size(text: str) -> str:
 class ServeConfig(BaseSettings):
     """Settings that `serve` is started with.
 
-    The `typer.Option` of a field describes its flag, its `description` and `examples` what a wrong value in
-    the file should have been.
+    The `typer.Option` of a field describes its flag, its `description` and `examples` say what a wrong value
+    in the file should have been.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -1,7 +1,7 @@
 """Training for what a package stores: kernels of integers, of many zeros, or of few values.
 
-It is done on the Keras model itself, by the trainer of everything else, with the roundings and the schedule
-of TensorFlow Model Optimization: every layer that can be packaged can be compressed.
+It trains the Keras model itself, with the usual trainer, and the roundings and the schedule of TensorFlow
+Model Optimization: every layer that can be packaged can be compressed.
 """
 
 from executors.compression.compression import compressed

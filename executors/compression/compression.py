@@ -33,9 +33,9 @@ def compressed(
 ) -> keras.Model:
     """Return a copy of a network that is trained to have sparse or clustered kernels.
 
-    Folding batch norm multiplies each channel by a factor of its own. Zeros stay zeros: the network is pruned
-    with its batch norms, with which it trains better. Shared values would become different in each channel:
-    it is folded before it is clustered.
+    Folding batch norm multiplies each channel by a factor of its own. Zeros stay zeros, so the network is
+    pruned with its batch norms, with which it trains better. Shared values would become different in each
+    channel, so it is folded before it is clustered.
 
     Args:
         model: A checkpoint, which is not changed.

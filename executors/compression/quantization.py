@@ -1,7 +1,7 @@
 """Quantization-aware training: a network is trained with the roundings of int8.
 
-The roundings are those of TensorFlow Model Optimization. Its wrappers are not used: they are for Keras 2, and
-know neither all layers nor all kernels.
+The roundings are those of TensorFlow Model Optimization. Its wrappers are not used: they are made for Keras
+2, and support neither all layers nor all kernels.
 """
 
 from dataclasses import replace

@@ -99,7 +99,7 @@ class AdaptationExecutor(ABC):
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Compute what depends on a source and its data alone; it is kept, and given to all edges.
 
-        It may be interrupted at any time, and is then called again, with the parts that were kept. A subclass
+        It may be interrupted at any time, and is then called again, with the parts kept so far. A subclass
         that overrides it says in `preparing_steps` how long it takes.
 
         Args:
@@ -165,8 +165,8 @@ class AdaptationExecutor(ABC):
     def init(self, assignment: Assignment) -> None:
         """Take the network, the goal and the data. The assignment's model is never changed.
 
-        May be called again for the next edge of a path, with the network that `network` gave last: the
-        executor then goes on from where it stands, with all that it has compiled and learned.
+        May be called again for the next edge of a path, with the last result of `network`: the executor then
+        continues with everything that it has compiled and learned.
         """
 
     def preview(self, assignment: Assignment) -> keras.Model | None:

@@ -1,7 +1,7 @@
 """Checks of a source model before anything of it is loaded; they need no TensorFlow.
 
 An accepted file may still be no model: Keras finds that out, under limits of memory and time
-(`executors.sources`). Refused files would run code, or take far more than its size.
+(`executors.sources`). Refused files would run code, or take far more memory than their size.
 """
 
 import stat

@@ -28,8 +28,8 @@ def lower_bound(
 ) -> float:  # fmt: skip
     """Return the figure that is reached or bettered on data like these, with 90 % confidence.
 
-    A share of right answers has Wilson's bound (1927). The standard error of other metrics is that of the
-    jackknife: they are computed without one group of examples after the other (Efron and Tibshirani, 1993).
+    A share of right answers has Wilson's bound (1927). Other metrics have the jackknife's standard error:
+    they are computed without one group of examples after the other (Efron and Tibshirani, 1993).
 
     Args:
         metric: For an error, the bound is above the measured figure.

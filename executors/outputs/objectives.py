@@ -6,8 +6,8 @@
 | `Binary` | sigmoid or a logit, [n, ...] | integers 0 or 1, of the output's shape |
 | `Regression` | any but softmax, [n, ...] | floats, of the output's shape; of a sigmoid 0 to 1 |
 
-So a choice among positions (the start of a span) is a classification, and a label for every position
-another one.
+So a choice among positions (the start of a span) is one classification, and a label for every position is
+another.
 """
 
 from abc import ABC, abstractmethod

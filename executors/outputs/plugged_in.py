@@ -47,9 +47,9 @@ T = TypeVar("T", bound=_OfKinds)
 class OutputMetric(_OfKinds):
     """The base of metrics of one output, made without arguments. The entry point's name is that in configs.
 
-    If the name ends in `_error`, lower is better, from 0 on. Else the metric is a share between 0 and 1, and
-    higher is better: clients and manifests have the name alone. A score depends on nothing but its arguments,
-    in which any of the examples may be missing.
+    If the name ends in `_error`, lower is better, from 0 on. Otherwise the metric is a share between 0 and 1,
+    and higher is better: clients and manifests know only the name. A score depends on nothing but its
+    arguments, which may be any part of the examples.
 
     Attributes:
         kinds: The kinds of outputs that it suits.

@@ -1,14 +1,14 @@
 """The widths and the blocks that a network keeps under limits: an allocation of what the limits allow.
 
-The loss of a group grows faster than the logarithm of its width, so that none is starved, and counts by what
-the network does with half of the group; what it costs is what the device takes for a width, which falls in
-the steps in which kernels compute channels. Widths go down where least is lost for what is saved, as in HALP
+The loss of a group grows faster than the logarithm of its width, so that none is starved, and is weighted by
+the network's loss without half of the group; its cost is the device's time for a width, which falls in the
+steps in which kernels compute channels. Widths go down where the least is lost for the savings, as in HALP
 (Shen et al., 2022), several channels at once where a device computes several (along the lower hull of worth
 over cost), and come back where the limits leave room.
 
-On ResNet-8 (CIFAR-10, 28 networks with widths between 1/8 and 1 of the source's) the worth so defined and the
-depth predict accuracy within 1.2 points, multiply-adds and depth within 1.8. A residual block of three costs
-2 to 5 points, the less the wider the network.
+On ResNet-8 (CIFAR-10, 28 networks with widths between 1/8 and 1 of the source's) this worth and the depth
+predict accuracy within 1.2 points, multiply-adds and depth within 1.8. A residual block of three costs 2 to 5
+points, the less the wider the network.
 """
 
 import heapq
@@ -89,9 +89,9 @@ class Allocation:
 def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) -> list[Allocation]:
     """Return the most worthy networks within limits that can be cut from one, each with fewer blocks.
 
-    Blocks go one after the other, those first that save most for what they count, as long as the network
-    gains by it. How much worse a network does without a block is up to what it has learned; the worth is that
-    of the usual network.
+    Blocks go one after the other, those first that save most for their weight, as long as the network gains
+    by it. The real loss without a block depends on what the network has learned; the worth is that of the
+    usual network.
 
     Args:
         widths: Number of units left in each group.

@@ -1,9 +1,9 @@
 """A network with others nested in it: all share its weights, and each has the first units of every group.
 
-Units stand in the order in which the source misses them most. Every few steps another of the networks is
+Units are ordered by how much the source misses them, most first. Every few steps another of the networks is
 trained, so that one training serves all sizes in between (slimmable networks: Yu and Huang, 2019). Networks
-whose sizes are far apart want different weights, so that a range of sizes is divided into segments, and each
-segment has a network of its own, which starts from the narrowest of the one before.
+of very different sizes want different weights, so the range of sizes is divided into segments, and each
+segment has a network of its own, which starts from the narrowest network of the segment before.
 """
 
 import io

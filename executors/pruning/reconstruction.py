@@ -95,11 +95,11 @@ class _Sums(NamedTuple):
 class Compensation:
     """Adjusts what reads the channels of a network when some of them are cut.
 
-    A channel that is cut is, for the most part, a combination of those that stay: `x_cut = x_kept A + b`
-    in the least squares of training examples. Whatever reads it can so read the others instead, with its
-    weights for the cut channel multiplied by `A` and added to those for the kept ones. Training goes on
-    from a network that still computes nearly what it did. (Weight reconstruction after pruning, as in
-    channel pruning by He et al., 2017, layer by layer and in closed form.)
+    A channel that is cut is, for the most part, a combination of those that stay: `x_cut = x_kept A + b` in
+    the least squares of training examples. Its readers can read the others instead, with its weights for the
+    cut channel multiplied by `A` and added to those for the kept ones. Training goes on from a network that
+    still computes nearly what it did. (Weight reconstruction after pruning, as in channel pruning by He et
+    al., 2017, layer by layer and in closed form.)
 
     Attributes:
         consumers: Group -> kernels that can be adjusted when it is cut.

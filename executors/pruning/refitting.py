@@ -1,8 +1,8 @@
 """Fitting what is left of a network to what it computed before a cut, layer by layer, without training.
 
-Layers are fitted in order, from the inputs on. Each one is given what the network that is left computes, and
-fitted to what the layer computed before the cut: so it makes up for what was cut from its inputs, and for
-what the layers before it could not make up for. (He et al., Channel Pruning, 2017, fit each layer to its old
+Layers are fitted in order, from the inputs on. Each one gets the inputs that the remaining network computes,
+and is fitted to what it computed before the cut: so it makes up for cuts in its inputs, and for errors that
+the layers before it could not compensate. (He et al., Channel Pruning, 2017, fit each layer to its old
 outputs from the inputs of the network that is left.)
 """
 

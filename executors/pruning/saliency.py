@@ -21,9 +21,9 @@ def damages(
     """Return for each group what is lost when each of its units goes, after those that matter less.
 
     Units are eliminated one by one, always the one whose loss changes least what the group's consumers
-    compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and
-    Stork, 1993, for each layer's output). So of two units that say the same the first is worth nothing,
-    and the second is worth both.
+    compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and Stork,
+    1993, for each layer's output). Of two equivalent units, the first is worth nothing, and the second is
+    worth both.
 
     Args:
         consumers: Group -> kernels that read it.

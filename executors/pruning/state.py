@@ -144,8 +144,8 @@ class PruningState:
     def values(self, moments: Mapping[int, Moments]) -> dict[str, Array]:
         """Return the worth of each unit [units], over the mean of those that are left of its group.
 
-        It is what is lost without the unit once the others have taken over; the norm of its weights where
-        nothing can take over.
+        The worth is the loss without the unit once the others have taken over, or the norm of its weights
+        where nothing can take over.
 
         Args:
             moments: The moments of the tensors that the groups' consumers read.

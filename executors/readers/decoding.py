@@ -39,8 +39,8 @@ def takes_images(shape: Shape) -> bool:
 def decode_image(content: bytes, shape: Shape) -> Array:
     """Return an encoded image as uint8 [height, width, channels], resized to what is asked for.
 
-    Pixels are those that Keras and Pillow read: an orientation in the metadata of a photo is not applied, of
-    16 bits the upper 8 are kept, and of an animation the first image.
+    The pixels are those that Keras and Pillow read: the orientation in a photo's metadata is not applied, the
+    upper 8 of 16 bits are kept, and the first image of an animation.
 
     Args:
         content: An image in one of `FORMATS`. TensorFlow decodes JPEG and PNG, which takes it two thirds of

@@ -23,8 +23,8 @@ _LONGEST: Final = 100
 class Tokenizer:
     """Makes ids of words and punctuation, in lower case.
 
-    With a vocabulary of pieces of words a word becomes the longest pieces from its left, as in BERT
-    (Devlin et al., 2019), and a text stands between the tokens that the vocabulary has for its ends.
+    With a vocabulary of word pieces, a word becomes the longest pieces from its left, as in BERT (Devlin et
+    al., 2019), and a text stands between the vocabulary's start and end tokens.
     """
 
     def __init__(self, settings: TextSettings) -> None:

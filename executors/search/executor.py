@@ -58,8 +58,8 @@ class CutSearch:
     def depth(self, limits: Costs) -> int:
         """Return the residual blocks that stay as long as the limits can be met so.
 
-        As a network without a block suffers least while nothing is trained, searches would leave out nearly
-        all, and what is left learns less than a narrower network would.
+        A network without a block suffers least while nothing is trained, so searches would leave out nearly
+        all blocks, and the rest would learn less than a narrower network.
         """
         assignment = self.state.assignment
         share = share_left(costs_of(assignment.source.network(), assignment.profiles), limits)

@@ -62,9 +62,9 @@ class _Decision:
 class Planner:
     """Plans widths and depth under limits on what falls in steps with a width, latency above all.
 
-    It also plans where limits can only be met without some blocks. Widths follow the profiles of the
-    hardware, which measurements of a plan correct; which blocks go is decided again only where such a
-    correction leaves a network that is worth much less.
+    It also plans where limits can only be met without some blocks. Widths follow the hardware profiles, which
+    measurements of a plan correct; the choice of blocks is only revised where such a correction leaves a
+    network that is worth much less.
 
     Args:
         state_of: Returns the state of a copy of an edge's network.
@@ -133,8 +133,8 @@ class Planner:
 def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]:
     """Return how much each group and each block of a network counts.
 
-    Groups do by the loss with half of them, blocks by that without them, once the rest has taken over.
-    Training recovers much of that loss, so that its cube root counts.
+    A group's weight is the loss with half of it, a block's the loss without it, once the rest has taken over.
+    Training recovers much of that loss, so its cube root counts.
     """
     inheritance, widths = Inheritance.of(state), state.masks.widths
 

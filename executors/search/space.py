@@ -65,8 +65,8 @@ class _Whole:
 class ArchitectureSpace:
     """The architectures that can be cut from a network, as genes.
 
-    Layers that must stay are in no block that is left out. With frozen layers, and such as are kept as they
-    are, images are as large as before.
+    Blocks with layers that must stay are never left out. Frozen layers, and layers that are kept as they are,
+    rule out smaller images.
 
     Args:
         widths: Number of units left in each group.

@@ -200,8 +200,8 @@ def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
 def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
     """Return the weights that training changes, in order, by the layer's name in the graph and a number.
 
-    Paths, by which Keras calls them, depend on what built the layers inside of a layer: they change when a
-    model is loaded or cut, and two weights may have the same one.
+    Keras's paths depend on what built the layers inside of a layer: they change when a model is loaded or
+    cut, and two weights may have the same one.
     """
     variables = read_graph(model, is_leaf).variables
     names = {

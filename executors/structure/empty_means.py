@@ -22,7 +22,7 @@ class _FiniteMean(keras.layers.GlobalAveragePooling1D):  # type: ignore[misc]  #
 def with_finite_means(model: keras.Model) -> keras.Model:
     """Return a network whose means under a mask are zeros for an example of which nothing is left.
 
-    Keras divides by the number of steps: its mean is not a number then, and LiteRT refuses to run the
+    Keras divides by the number of steps, so its mean is then not a number, and LiteRT refuses to run the
     division with integers. All other examples have the same outputs.
     """
     graph = read_graph(model)

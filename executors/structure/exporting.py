@@ -54,7 +54,7 @@ def constant(model: keras.Model) -> Callable[..., Any]:
     """Return the function of a model, with its weights as constants.
 
     The converter leaves variables to be set at run time. The constants become part of the graph in which the
-    function is called, be it that of a branch. Means under a mask that leaves nothing are zeros.
+    function is called, even a branch's graph. Means under a mask that leaves nothing are zeros.
     """
     model = with_finite_means(model)
     trained = [variable.numpy() for variable in model.trainable_variables]

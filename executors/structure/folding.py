@@ -45,8 +45,8 @@ _KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
 def foldable(graph: Graph) -> dict[Node, Node]:
     """Return the batch norms that can be folded, each with the call that it follows.
 
-    A batch norm of the last axis folds when it alone reads what a linear convolution or dense layer
-    writes, and neither layer is called twice.
+    A batch norm of the last axis folds if it is the only reader of a linear convolution or dense layer, and
+    neither layer is called twice.
     """
     makers = {node.output: node for node in graph.nodes}
     readers = graph.consumers
@@ -71,9 +71,9 @@ def foldable(graph: Graph) -> dict[Node, Node]:
 def fold_batch_norm(model: keras.Model) -> keras.Model:
     """Return the same function without batch norms: those that cannot be folded become scales and shifts.
 
-    `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Where
-    nothing is before it that takes them, its statistics become part of gamma and beta, if it has both.
-    Outputs keep their names: the layer that takes the place of a batch norm there has its name.
+    `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Without
+    such a layer before it, its statistics become part of gamma and beta, if it has both. Outputs keep their
+    names: a layer that replaces a batch norm there takes its name.
     """
     graph = read_graph(model)
     pairs = foldable(graph)

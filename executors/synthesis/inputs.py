@@ -84,13 +84,13 @@ def generated(
 ) -> Dataset:
     """Return inputs that look to a network like its training data, with its answers as targets.
 
-    The waves of smooth noise are changed by gradient steps until every batch norm sees the statistics that it
-    knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by softmax
-    are, in the mean, of every class as often (Chen et al., Data-Free Learning of Student Networks, 2019).
-    Each input is free to be of the class that is nearest: it becomes no adversarial example of another, which
-    teaches little. Only where a class has too few are some made to be of it. Without batch norms nothing
-    shows which inputs are realistic, and the network only has to be sure of each. Inputs that take no figures
-    are tokens at random.
+    Smooth noise, a sum of waves, is changed by gradient steps until every batch norm sees the statistics that
+    it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by softmax
+    choose every class equally often on average (Chen et al., Data-Free Learning of Student Networks, 2019).
+    Each input may become an example of the nearest class, rather than an adversarial example of another,
+    which teaches little. Only if a class has too few examples are some pushed towards it. Without batch norms
+    nothing shows which inputs are realistic, and the network only has to be sure of each. Inputs that take no
+    figures are tokens at random.
 
     Args:
         count: Number of examples.
@@ -260,8 +260,8 @@ class _Synthesis:
 def lacking_classes(probabilities: Floats) -> Floats:
     """Return 1 for the class that an example shall be of instead, as that has too few [examples, classes].
 
-    Taken are examples of classes with more than they need, those that are likeliest of it. The examples that
-    it has stay.
+    They are taken from classes with more examples than they need, the likeliest for the class first. The
+    examples that a class has stay.
 
     Args:
         probabilities: [examples, classes].

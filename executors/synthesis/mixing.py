@@ -19,8 +19,8 @@ def with_mixed(
 ) -> dict[str, Array]:
     """Return examples and several times as many that have a part of another one in them.
 
-    The part is a box along all axes but the last, whose entries are channels (Yun et al., CutMix, 2019). It
-    comes from anywhere in the other example and goes anywhere, so that it is seen in several places.
+    The part is a box along all axes but the last, whose entries are channels (Yun et al., CutMix, 2019). Its
+    place is random both in the other example and in this one.
 
     Args:
         inputs: Input name -> [examples, ...].

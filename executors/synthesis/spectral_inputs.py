@@ -17,8 +17,8 @@ class SpectralInputs:
 
     Neighbouring values are alike in most inputs: the strength of a wave is its frequency to the power of
     `-fall`, about 1 in photos (Field, Relations between the Statistics of Natural Images and Cortical Cells,
-    1987). It stays so in steps that change amplitudes in place of the figures themselves (Olah et al.,
-    Feature Visualization, 2017).
+    1987). It stays so in steps that change amplitudes instead of the values themselves (Olah et al., Feature
+    Visualization, 2017).
 
     Args:
         shape: Shape of an input.

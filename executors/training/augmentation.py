@@ -95,9 +95,9 @@ def suitable_augmentation(
 def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augmentation) -> bool:
     """Check whether a trained network does about as well on changed images as on those as they are.
 
-    Changes that alter the meaning of images, as a flip does for digits, produce images that it has never seen
-    with this meaning. A network that knows hardly more than a constant answer cannot tell, nor can too few
-    examples.
+    A change that alters the meaning of images, as a flip does for digits, produces images that the network
+    has never seen with this meaning. A network that hardly knows more than a constant answer cannot tell, nor
+    can too few examples.
 
     Args:
         data: Examples that the network was not trained on, of which some are used.

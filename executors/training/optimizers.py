@@ -32,9 +32,8 @@ _NORMALISING: Final = (
 def optimizer_of(model: keras.Model, params: TrainingParams) -> str:
     """Return the name of the optimizer that trains a network.
 
-    Without normalisation, gradients have whatever scale the weights give them: plain convolutions that were
-    cut to half fell to chance at the rate of gradient descent that suits normalised ones, and lost nothing
-    with Adam.
+    Without normalisation, gradients have the scale of the weights: plain convolutions cut to half fell to
+    chance at the learning rate of gradient descent that suits normalised ones, and lost nothing with Adam.
     """
     if params.optimizer != _AUTO:
         return params.optimizer

@@ -135,8 +135,8 @@ class Trainer:
     def restart(self, seed: int, memory: Memory | None = None) -> None:
         """Go on from the weights as a new trainer with this seed and memory would, without another trace.
 
-        Whatever was drawn or learned before makes no difference then: a training whose parts each begin so
-        ends at the same weights when it is interrupted between two of them.
+        Earlier random draws and optimizer states then make no difference: a training whose parts all begin
+        like this ends at the same weights even if it is interrupted between two of them.
         """
         self._batches = _batches(self._examples, self._batch_size, np.random.default_rng(seed))
         self._rng = np.random.default_rng(seed)

@@ -36,9 +36,9 @@ def _normalise_name(value: object) -> object:
 class HardwareConfig(Settings):
     """The `hardware` of a config: a name, or compute power and memory bandwidth.
 
-    A profile of one's own can have a name, also that of a known profile that it then replaces;
-    without a name it is called after its figures. A name alone is that of a known profile, or of a device
-    that was measured, which the server knows.
+    Your own figures can have a name, even that of a known profile, which they then replace; without a name
+    they are named after the figures. A name alone is that of a known profile, or of a measured device, which
+    the server knows.
 
     Attributes:
         name: A device class, a measured device, or a name for figures of your own.

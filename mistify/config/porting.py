@@ -174,7 +174,7 @@ class AdaptationGoal(Settings):
     """The demands on an adapted network (4.1): limits on its costs, and an accuracy to reach.
 
     Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
-    `accuracy` has a figure for each output that is named; a plain one is that of `OVERALL`.
+    `accuracy` has a figure for each output that is named; a single figure is that of `OVERALL`.
 
     Attributes:
         accuracy: The figure that the package has to reach on the test data, by the `metric` of the data; or a
@@ -394,8 +394,8 @@ class PortingConfig(Settings):
     def leaves_precision(self) -> bool:
         """True if the server chooses the precision: asked to, or by default where that makes a difference.
 
-        It does where latency, memory or size is limited, unless the package is to be trained on the device,
-        and where the hardware does not run every precision.
+        The default makes a difference where latency, memory or size is limited, unless the package is to be
+        trained on the device, and where the hardware does not run every precision.
         """
         if "quantization" in self.model_fields_set:
             return self.quantization.precision is Quantization.AUTO

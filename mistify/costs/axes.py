@@ -126,8 +126,8 @@ class Axis:
     def limit(self, asked: Quantity) -> Quantity:
         """Convert a limit of a config to the most that costs may be, and the other way round.
 
-        Whatever compares networks and goals prefers less: where higher is better, costs are reciprocals of
-        amounts. Their ratios, and so the distances between goals, stay what they are.
+        All comparisons of networks and goals prefer less: where higher is better, costs are reciprocals of
+        amounts. Their ratios, and so the distances between goals, stay the same.
         """
         return Quantity(self.format.converted(asked.value), asked.relative)
 

@@ -1,6 +1,6 @@
 """The share of a data sheet's figures that operators reach in a runtime (paper 4.1).
 
-Peaks are not reached: a kernel fills its registers with output channels, so that those with few of them
+Peaks are not reached: a kernel fills its registers with output channels, so operators with few of them
 compute at a small share of the peak; reading and writing go through caches; and starting takes time.
 """
 

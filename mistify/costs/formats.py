@@ -66,8 +66,8 @@ class AxisFormat:
     def on(self, axis: str) -> str:
         """Name an axis of this quantity for people: `latency on host`, `memory in int8`.
 
-        One thread goes without saying; `latency on host with 4 threads` does not. On other hardware than this
-        machine nothing is measured: `predicted latency on jetson-nano`.
+        One thread is not mentioned; `latency on host with 4 threads` is. Nothing is measured on other
+        hardware than this machine: `predicted latency on jetson-nano`.
         """
         hardware, precision, threads = conditions_of(axis)
         known = "" if hardware is None or is_host(hardware) else "predicted "

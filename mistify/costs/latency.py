@@ -1,9 +1,9 @@
 """Predictions of the time of operators on a device, fitted to measurements (paper 4.1).
 
-An operator is done by a routine of the runtime, whose time is a sum of terms: a start, multiply-adds,
-elements read and written, and so on. Matrix products are done in tiles of so many rows and columns; what does
-not fill a tile costs as much as if it did, so that terms count tiles. How large they are depends on the
-processor; some have narrower ones for few columns.
+The runtime's routine for an operator takes a sum of terms: a start, multiply-adds, elements read and written,
+and so on. Matrix products are computed in tiles of so many rows and columns; a partly filled tile costs as
+much as a full one, so terms count tiles. Their size depends on the processor; some have narrower ones for few
+columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,9 +78,9 @@ class LatencyModel(Settings):
 def terms_between(operations: Sequence[Operation]) -> Terms:
     """Count what operators in a row take beyond their own times: how many follow one, and what they read.
 
-    A lone operator finds its input where the inference before has left it; of a network's, a part was written
-    just now by another thread, and lies in the cache of another core. Not so between two that only copy: they
-    have one thread.
+    A lone operator finds its input where the previous inference has left it; in a network, another thread has
+    just written a part of it, which is in the cache of another core. This does not hold between two operators
+    that only copy: they have one thread.
     """
     following = [
         operation

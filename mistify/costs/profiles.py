@@ -195,8 +195,8 @@ class MeasuredProfile(HardwareProfile):
     def fitted(self, large: MeasuredNetwork, small: MeasuredNetwork) -> "MeasuredProfile":
         """Return the profile on the line through two networks that were measured.
 
-        If the small one took no less than the large one, all networks take the same. If the line says that
-        some take less than nothing, or the profile holds both alike, the large one alone counts.
+        If the small one took no less than the large one, all networks take the same. If some would take less
+        than nothing, or the profile predicts the same for both, only the large one counts.
         """
         plain = replace(self, factor=1.0, fixed_ms=0.0)
         predicted_ms = plain.latency_ms(large.cost)

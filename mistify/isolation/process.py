@@ -21,9 +21,9 @@ class ProcessEndedError(Exception):
 class DisposableProcess:
     """Does calls in a process of its own, one at a time, so that what ends that process ends no other.
 
-    The process starts with the first call, imports only the modules of the functions that it is asked for, is
-    kept for later calls, and ends with this process. Where a call has ended it, or has failed, the next call
-    gets a new one: native code that has failed may have left it damaged.
+    The process starts with the first call, imports only the modules of the functions it runs, is kept for
+    later calls, and ends with this process. After a call that ended it, or failed, the next call gets a new
+    one: failed native code may have left it damaged.
     """
 
     def __init__(self) -> None:

@@ -19,8 +19,8 @@ _BLOCK = 512
 def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
     """Return how loose budgets are as a whole: the sums of the logarithms of their limits.
 
-    The sum of the log-ratios of two budgets is the difference of these sums, so that the nearest of
-    several looser budgets is the one with the smallest sum, whatever the budget they are looser than.
+    The sum of the log-ratios of two budgets is the difference of these sums, so the nearest of several looser
+    budgets is always the one with the smallest sum.
 
     Args:
         limits: [axes, budgets], above 0, inf where a budget has no limit.
@@ -36,8 +36,8 @@ def nearest_looser(limits: Floats, sums: Floats) -> Indices:
 
     The budgets are divided into ever smaller boxes. A box passes on only candidates that are at least as
     loose as its tightest corner. Candidates come nearest first, and the first one that is looser than the
-    box's loosest corner is looser than every budget in the box, so all behind it are dropped. Few are left
-    to compare one by one.
+    box's loosest corner is looser than every budget in the box, so all behind it are dropped. Few remain to
+    be compared one by one.
 
     Args:
         limits: [axes, budgets], all budgets distinct.

@@ -16,9 +16,9 @@ _NO_PARENT: Final = -1
 class GoalTree:
     """The tree of goals: each is adapted from its parent.
 
-    A budget is looser than another if it is at least as large on every axis and larger on one. An axis
-    that a goal does not name is unlimited, inf. (To compare two goals only on the axes that both of
-    them name would be no order: it is not transitive.) Goals with equal budgets share a node.
+    A budget is looser than another if it is at least as large on every axis and larger on one. An axis that a
+    goal does not name is unlimited, inf. (Comparing two goals only on the axes that both of them name would
+    be no order: it is not transitive.) Goals with equal budgets share a node.
 
     The parent of a node is its nearest looser node, from which the least work is left: the one with the
     smallest sum of log-ratios over the axes, the lowest index among equals. For this distance alone inf

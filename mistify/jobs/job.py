@@ -59,8 +59,8 @@ class PackageFile:
 class Source:
     """The model of a collective batch, as it came.
 
-    It is measured as packages are, in LiteRT on the test data, once all others have been: until then
-    accuracies are None, and `measured` is empty.
+    It is measured like a package, in LiteRT on the test data, after all others: until then accuracies are
+    None, and `measured` is empty.
 
     Attributes:
         costs: Axis -> cost of one inference.

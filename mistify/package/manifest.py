@@ -277,8 +277,8 @@ class Manifest(Record):
 def _upgraded(content: Any) -> Any:
     """Return the content of a manifest in the newest format.
 
-    Format 2 has neither names of classes nor preparations. Format 1 has accuracies on the test data alone, by
-    which branches were chosen as well, and one target.
+    Format 2 has neither names of classes nor preparations. Format 1 has accuracies on the test data alone,
+    which also decided between branches, and one target.
     """
     if isinstance(content, dict) and content.get("format_version") == 2:
         return {**content, "format_version": FORMAT_VERSION}

@@ -1,8 +1,8 @@
 """The quantities of a config as people write them, "30ms", "5G", "0.5GB", "0.80", "0.5x", and back.
 
-Units are decimal (1 KB is 1,000 bytes; KiB, MiB and GiB are understood too). Numbers without a unit
-are accepted everywhere: milliseconds, pieces, bytes, shares, GFLOP/s, GB/s. Conversion is decimal, so
-that what a `format_*` function writes with all digits is read back as exactly the same number.
+Units are decimal (1 KB is 1,000 bytes; KiB, MiB and GiB are understood too). Numbers without a unit are
+accepted everywhere: milliseconds, pieces, bytes, shares, GFLOP/s, GB/s. Conversion is decimal, so that a
+number that a `format_*` function writes with all digits is read back exactly.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Every mistake in a value: what is wrong is replaced, so that what depends on it is checked as well.
 
-Pydantic checks the fields of a model together only where each of them is right by itself, and what comes
-after the model not at all: one mistake hides others.
+Pydantic checks the fields of a model together only if each is valid by itself, and nothing that follows the
+model otherwise: one mistake hides others.
 """
 
 from collections.abc import Iterable

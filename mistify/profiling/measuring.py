@@ -71,8 +71,8 @@ def measure_device(
 ) -> DeviceTable:
     """Time small networks of all kinds of operators, in float32 and int8.
 
-    All are run once, then again for as long as there is time. Other work on the device only ever adds to the
-    time of a network, and comes in spells: the best of its rounds, which lie apart, counts.
+    All networks run once, then again as long as there is time. Other work on the device only ever adds to the
+    time of a network, and comes in spells, so the best of its rounds counts, which are spread over time.
 
     Args:
         name: The device's name in goals.

@@ -1,7 +1,7 @@
 """Small LiteRT networks of given operators, with random weights, and half of the values behind a ReLU zero.
 
-The sizes are what matters. But where floats are computed by software, or kernels leave out what is zero, a
-network takes the longer the fewer zeros it has.
+Only the sizes matter. But where floats are computed in software, or kernels skip zeros, a network takes
+longer the fewer zeros it has.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,8 @@
 """The parts of a network: graphs that run batches of any size, and graphs whose shapes are fixed.
 
-LiteRT's `Interpreter` runs the former, its `CompiledModel`, by which accelerators are reached, the latter.
-Both pack the weights of all graphs of a file, whichever runs, so that the other part would take as much
-memory once more. No graph of one part runs one of the other.
+LiteRT's `Interpreter` runs the former, and its `CompiledModel`, which reaches accelerators, the latter. Both
+pack the weights of all graphs of a file, whichever runs, so that the other part would take as much memory
+again. No graph of one part runs one of the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence

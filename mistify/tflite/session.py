@@ -19,11 +19,11 @@ Shape = tuple[int, ...]
 class Session:
     """A network in one interpreter, for one thread at a time.
 
-    LiteRT packs the weights of an interpreter once, and keeps memory for activations of the shapes that ran
-    last. Other shapes take it some microseconds for each operator, less than another interpreter would.
+    LiteRT packs the weights of an interpreter once, and keeps memory for activations of the last shapes.
+    Other shapes cost some microseconds for each operator, less than another interpreter would.
 
-    Where an inference fails, as there is no memory for so many examples, LiteRT 2.3 may leave an interpreter
-    behind with which a later one ends the process. The network is then opened again.
+    If an inference fails because there is no memory for so many examples, LiteRT 2.3 may leave an interpreter
+    with which a later inference ends the process. The network is then opened again.
 
     Attributes:
         inputs: Input of `SIGNATURE` -> LiteRT's description.

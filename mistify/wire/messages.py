@@ -1,8 +1,8 @@
 """Conversion between values and messages whose fields have the same names.
 
 Values are frozen dataclasses and pydantic models, made of texts, numbers, enumerations, tuples, mappings and
-other such values. Enumerations travel as their values; a text that may be None travels as an empty one, and
-anything else that may be None needs a message field with presence.
+further values of these kinds. Enumerations travel as their values; a text that may be None travels as an
+empty one, and anything else that may be None needs a message field with presence.
 """
 
 import re

@@ -28,8 +28,8 @@ def load_store(directory: Path) -> BlockStore:
 def with_shipped(store: BlockStore, directory: Path) -> BlockStore:
     """Return a block store with the network of its package as the last variant, from inputs to outputs.
 
-    In one file it is faster than as blocks, one after the other. A store that is by itself has none, nor has
-    a package with branches; and a network that was tuned is none of its blocks.
+    One file is faster than blocks one after the other. A store without a package has no shipped network, nor
+    has a package with branches; and a tuned network is none of its blocks.
 
     Args:
         store: The package's store, or some of its blocks.

@@ -97,8 +97,8 @@ def check_config(text: str, source: str, serving: Serving) -> None:
 def _problems_of_server(text: str, serving: Serving) -> Sequence[Problem]:
     """Return the mistakes that a server finds in a config by looking its names up.
 
-    Files of this machine, which it would be sent, do not count. Where names cannot be looked up, mistakes
-    found without that are still worth reporting.
+    Missing files of this machine do not count: they would be uploaded. Where names cannot be looked up,
+    mistakes found without that are still worth reporting.
     """
     try:
         if serving.remote is None:

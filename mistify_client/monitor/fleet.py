@@ -27,8 +27,8 @@ _ABOUT = "fleet"
 class FleetReports:
     """Sender of the newest status: at once when something has changed, and regularly.
 
-    A thread sends one status at a time, so that a slow server gets fewer. If the server is away, the thread
-    waits for it, and then sends the status that is the newest.
+    A thread sends one status at a time, so that a slow server gets fewer of them. If the server is away, the
+    thread waits for it, and then sends the newest status.
 
     Args:
         config: Settings of the reports.

@@ -45,8 +45,8 @@ class SubnetSearch:
     """Searches for other subnets, one search at a time, by `mistify adapt` in a process of low priority.
 
     The data, the strategy and the number of threads are those of the pool. The result becomes the pool by
-    itself. Equal conditions lead to one search, and none is made within less than one that failed, until the
-    daemon is started again.
+    itself. Equal conditions lead to one search only, and after a failed search no tighter target is tried
+    until the daemon restarts.
 
     Args:
         package: The directory of the package that was shipped.

@@ -34,9 +34,9 @@ _MOST_WITH_REASONS = 12
 def plan_report(plan: Plan) -> dict[str, object]:
     """Return a plan as plain data.
 
-    A prediction lies between `low` and `high` 19 times of 20, and above `middle` every other time. Null
+    A prediction lies between `low` and `high` 19 times of 20, and above `middle` half of the time. Null
     stands for an unknown value; `parent` is null for a network that starts from the source. Costs are in the
-    units of `report.json`; seconds are rough.
+    units of `report.json`; seconds are rough estimates.
     """
     return {
         "seconds": plan.seconds,

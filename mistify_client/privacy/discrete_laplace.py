@@ -1,12 +1,12 @@
 """Laplacian noise on the integers, drawn exactly (paper 5.1).
 
-Noise in floating point leaks: which floats a sum can take depends on the value below it (Mironov 2012).
-Here values, noise and sums are integers, and no probability is rounded to a float.
+Floating-point noise leaks information: the floats that a sum can take depend on the value below it (Mironov
+2012). Here values, noise and sums are integers, and no probability is rounded to a float.
 
-The discrete Laplace distribution of scale t has P(z) = (1 - q) / (1 + q) q^|z|, q = exp(-1/t). It is that of
-the difference of two geometric variables, P(g) = (1 - q) q^g. The binary digits of a geometric variable are
-independent: digit i is 1 with probability 1 / (1 + exp(2^i / t)). Digits are drawn by comparing random bits
-with those of the probability, as many as it takes up to `PROBABILITY_BITS`.
+The discrete Laplace distribution of scale t has P(z) = (1 - q) / (1 + q) q^|z|, q = exp(-1/t). It is the
+distribution of the difference of two geometric variables, P(g) = (1 - q) q^g. The binary digits of a
+geometric variable are independent: digit i is 1 with probability 1 / (1 + exp(2^i / t)). Digits are drawn by
+comparing random bits with those of the probability, as many as it takes up to `PROBABILITY_BITS`.
 """
 
 import os

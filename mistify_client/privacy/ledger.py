@@ -5,8 +5,8 @@ The first one has the budget. A release is recorded, and the record is on the di
 continue.
 
 A crash can leave a part of the last line, or zeros in its place. Its release did not happen, as `spend` had
-not returned, so this remainder is removed. A complete record without the end of its line counts, as an
-editor may have removed that. With any other damage nothing is released any more.
+not returned, so this remainder is removed. A complete record without the end of its line counts, as an editor
+may have removed it. After any other damage nothing is released any more.
 """
 
 import json

@@ -43,8 +43,8 @@ def download_package(
 ) -> None:
     """Download every file of a package that the directory does not have yet, the manifest last.
 
-    A `*.part` file of an interrupted download is continued. Processes that download into the same
-    directory wait for each other. With the manifest, files of another package go that was there before.
+    A `*.part` file of an interrupted download is continued. Processes that download into the same directory
+    wait for each other. When the manifest arrives, files of an earlier package in the directory are removed.
 
     Args:
         files: The files of the package, with their sizes and digests.

@@ -148,8 +148,8 @@ class PortingClient(ServiceClient):
     def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that are met keep their packages. A job that has ended stays as it is.
 
-        A call that is not answered in time is repeated: whether the first has cancelled the job or not, the
-        answer says what became of it.
+        A call that is not answered in time is repeated: whether or not the first has cancelled the job, the
+        answer has the job's final state.
 
         Returns:
             The job, without its goals.

@@ -114,8 +114,8 @@ def _nearest(pixels: Floats, axis: int, size: int) -> Floats:
 def _bilinear(pixels: Floats, axis: int, size: int) -> Floats:
     """Return pixels of which an axis has another size, interpolated with antialiasing.
 
-    A new pixel is the mean of the old ones around its middle, which weigh the less the farther they are: as
-    far as the next one, or where there are fewer new pixels than old ones, as the next new one.
+    A new pixel is the weighted mean of the old ones around its middle, with weights that fall to zero at the
+    distance of the next pixel: the next old one, or the next new one if there are fewer new pixels.
     """
     length = pixels.shape[axis]
     if length == size:

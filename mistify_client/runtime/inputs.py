@@ -25,8 +25,8 @@ def bind(
 ) -> dict[str, Array]:
     """Return the array of each input, in the dtype of the network.
 
-    Arrays keep their values; numbers in lists become the nearest floats, or integers where they are such.
-    An integer input takes integers of its own dtype as they are; anything else is a value, and quantized.
+    Arrays keep their values; numbers in lists become the nearest floats, or integers where they are such. An
+    integer input takes integers of its own dtype unchanged; anything else is a value, which is quantized.
 
     Args:
         inputs: The network's inputs in order; -1 in a shape is any size, at least 1.

@@ -34,16 +34,16 @@ logger = logging.getLogger(__name__)
 class PortedModel:
     """A ported network: call it with NumPy arrays, by position, by the names of its inputs or as a dict.
 
-    The batch size may be any from 1 on; all inputs of a call share it. Another size than that of the call
-    before costs an allocation, some microseconds for each operator. Arrays are converted where the network's
-    dtype holds their values exactly (uint8 to float32); numbers in lists become floats, or integers if they
-    are. A network of integers takes and returns values as well, by the scales in its manifest, and takes
-    arrays that are int8 already as they are. One output is returned as an array, several as a dict by name.
-    The model may be called from several threads; one at a time runs.
+    The batch size may be any from 1 on; all inputs of a call share it. A size other than the last call's
+    costs an allocation, some microseconds for each operator. Arrays are converted where the network's dtype
+    holds their values exactly (uint8 to float32); numbers in lists become floats, or integers if all are
+    integers. An integer network also takes and returns values, by the scales in its manifest, and takes int8
+    arrays unchanged. One output is returned as an array, several as a dict by name. The model may be called
+    from several threads; one at a time runs.
 
     A monitor on the same device may switch to another of the `options`, or make another version of the
     package current. A version, or blocks of a subnet, that are not in memory are loaded in the background and
-    take over between two inferences. Where loading fails it is tried again at an inference after
+    take over between two inferences. If loading fails, it is tried again at an inference after
     `RETRY_SECONDS`.
 
     Args:
@@ -130,7 +130,7 @@ class PortedModel:
     def options(self) -> tuple[Option, ...]:
         """Return the options that the package can run, in the order of their numbers.
 
-        Its branches; or the subnets of its blocks that were found to be the best on this device, the fastest
+        These are its branches; or the subnets of its blocks found to be the best on this device, the fastest
         first; or its network alone.
         """
         return self._loaded.options.options
@@ -148,8 +148,8 @@ class PortedModel:
     def switch(self, option: int) -> None:
         """Run another option, a branch or a subnet, in every process that uses the package.
 
-        Takes no longer than writing a number. All branches are in memory, so that a branch runs from the next
-        inference on. The blocks of a subnet are loaded in the background, which the next inference begins.
+        It takes no longer than writing a number. All branches are in memory, so a branch runs from the next
+        inference on. The blocks of a subnet are loaded in the background, starting with the next inference.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such branch or subnet.
@@ -251,8 +251,8 @@ def load(
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
-    A package that was downloaded before is used again, also without a connection. Its blocks, if it has some,
-    are fetched by `mistify adapt` alone.
+    A package that was downloaded before is used again, even without a connection. Only `mistify adapt`
+    fetches its blocks, if it has any.
 
     Args:
         package: The package's directory.

@@ -101,9 +101,9 @@ class PackageOptions:
 def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptions:
     """Return the options of a package.
 
-    These are the subnets in the pool, if there is one of the package's block store: the fastest first.
-    Otherwise they are the branches; a package without branches has its network as the only one. So has a
-    package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
+    They are the subnets in the pool, if there is one of the package's block store: the fastest first.
+    Otherwise they are the branches; a package without branches has its network as the only option. The same
+    holds for a package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
 
     Args:
         directory: The package's version.

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class PagedSubnets:
     """The subnets of a package, for one thread at a time.
 
-    The one that is wanted runs once its blocks are in memory. Until then the one before does; also where
+    The chosen subnet runs once its blocks are in memory. Until then the previous one runs, and also if
     loading fails, which is tried again after `RETRY_SECONDS`.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The latencies of inferences: recorded by each loaded model, read by any process on the device (paper 6).
 
 A loaded model records its inferences in a file of its own, mapped into memory: counters, and a ring of the
-last `CAPACITY` inferences. It holds a lock on the file, by which readers recognize files of ended processes.
+last `CAPACITY` inferences. It holds a lock on the file, so that readers recognize files of ended processes.
 """
 
 import itertools

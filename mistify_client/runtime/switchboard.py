@@ -30,7 +30,7 @@ class Switchboard:
     Words are read and written whole, by any thread or process.
 
     An option belongs to one version of the package, a generation: while a new version is being loaded, the
-    old one keeps its option. A switchboard that is made without `open` is for this process alone.
+    old one keeps its option. A switchboard that is made without `open` serves this process alone.
     """
 
     def __init__(self, memory: mmap.mmap | bytearray | None = None) -> None:

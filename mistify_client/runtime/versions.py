@@ -118,8 +118,8 @@ def copy_package(package: Path, directory: Path) -> None:
 def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPool:
     """Make the subnets of a pool what a package runs, the best one within the budget at first.
 
-    All at once, whenever the process ends: an option that was chosen among other subnets never counts for
-    these. Who reads the pool before it is announced announces it (`consistently`).
+    It happens all at once, whenever the process ends: an option chosen among other subnets never counts for
+    these. A process that reads the pool before it is announced announces it (`consistently`).
 
     Args:
         package: The directory of the package that was shipped.

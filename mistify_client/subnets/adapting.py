@@ -73,9 +73,9 @@ def adapt(
 ) -> AdaptationResult:
     """Choose the subnet of a package that is the most accurate on a device's data within a latency.
 
-    Blocks are measured once; what they take is kept in `PACKAGE.state/subnets/`. Nothing else changes until
-    the end: then the pool is written and announced, of which the best subnet within the latency runs next,
-    and models that run take it over. The package itself never changes, but for blocks that are fetched.
+    Blocks are measured once; their latencies are kept in `PACKAGE.state/subnets/`. Nothing else changes until
+    the end: then the pool is written and announced, its best subnet within the latency runs next, and running
+    models take it over. The package itself never changes, except for blocks that are fetched.
 
     If a package was fetched without its blocks, those of the original network are fetched, and those that may
     be of use within the latency. Where the latter cannot be fetched, the available subnets are tried.

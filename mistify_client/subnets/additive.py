@@ -1,8 +1,8 @@
 """The search that scores each variant alone, and takes what variants lose together for the sum of that.
 
-Then the best subnets for all budgets are a matter of adding: those of which no other one is faster and loses
-less are found exactly, from the outputs backwards, without scoring any. Some of them are scored, as the sum
-is not the truth; and by how far it was from that, what variants lose is corrected.
+Then the best subnets for all budgets follow by addition: those that no other one beats in both latency and
+loss are found exactly, from the outputs backwards, without scoring any. Some of them are scored, as the sum
+is only an estimate; its errors correct the losses of variants.
 """
 
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ def best_entries(
 ) -> tuple[PoolEntry, ...]:
     """Return the candidates that score higher than all faster ones and are as accurate, the fastest first.
 
-    On few examples accuracies differ by chance, so that the score decides; but what is slower and less
+    On few examples accuracies differ by chance, so the score decides; but a subnet that is slower and less
     accurate than another one that users see is no choice.
 
     Args:

@@ -61,8 +61,9 @@ class NearbyMoves(AnywhereMoves):
     def mutated(self, subnet: Subnet) -> Subnet:
         """Return a subnet of the band with a block replaced.
 
-        If that leads out of the band, the block elsewhere is replaced as well that brings the latency back
-        best. If no block does, another one is tried; after some of them, a subnet of the band is drawn.
+        If this leaves the band, a block elsewhere is replaced as well, the one that brings the latency back
+        best. If no block does, another replacement is tried; after several failures, a subnet of the band is
+        drawn.
         """
         for _ in range(ATTEMPTS):
             block = subnet[int(self.rng.integers(len(subnet)))]
@@ -108,7 +109,7 @@ class _Band:
     """Draws subnets of a band, each with the same probability.
 
     It counts the ways through the store by their latency in small steps, from the outputs backwards. As
-    latencies are rounded to steps, some of the subnets that it draws lie beside the band.
+    latencies are rounded to steps, some of the subnets that it draws lie just outside the band.
     """
 
     def __init__(self, space: SubnetSpace, table: LatencyTable, low_ms: float, high_ms: float) -> None:

@@ -37,8 +37,8 @@ def tree_of(
 ) -> PrefixNode:
     """Return a tree of subnets in which the most important shared prefixes are computed once.
 
-    A prefix is as important as it takes long and many subnets share it. Along each subnet, the features that
-    are kept take no more than the limit together.
+    A prefix is more important the longer it takes and the more subnets share it. Along each subnet, the kept
+    features together stay within the limit.
 
     Args:
         subnets: Subnets without duplicates.

@@ -11,8 +11,8 @@ from mistify_client.assembly.paging import return_memory
 class ResidentBlocks:
     """The blocks of runs that are known and come again and again, each loaded when it is needed.
 
-    Where there is no room for another one, that leaves which is not needed for the longest time (Belady,
-    1966). A block that runs is in memory, whatever it takes.
+    Where there is no room for another block, the one that is not needed for the longest time leaves (Belady,
+    1966). A block that runs is in memory, whatever its size.
 
     Attributes:
         loads: Number of blocks loaded.

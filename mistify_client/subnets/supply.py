@@ -106,8 +106,9 @@ class BlockSupply:
 def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[BlockVariant]:
     """Return the variants that the best subnets of about a latency are likely to have.
 
-    They are those of the best ones by what the server knows of them, if latencies were as multiply-adds and
-    losses added up. That may be wrong: both are drawn at random around what is known, several times.
+    They are the variants of the best subnets by the server's estimates, as if latencies were proportional to
+    multiply-adds and losses added up. Neither is certain, so both are drawn at random around the estimates,
+    several times.
 
     Args:
         space: All subnets.

@@ -1,7 +1,7 @@
 """The latency of each block on this device; that of a subnet is their sum (AdaptiveNet 5.1).
 
-Blocks are timed where they run, in subnets: one that runs again and again by itself has its weights and its
-inputs in the processor's cache, which made sums of a network of 40 MB come out a fifth too small.
+Blocks are timed where they run, in subnets: a block that runs again and again by itself has its weights and
+its inputs in the processor's cache, which made sums for a network of 40 MB a fifth too small.
 """
 
 import time
@@ -73,10 +73,10 @@ def latency_table(
 ) -> LatencyTable:
     """Return the latency of every block of a store.
 
-    Blocks are measured that a table in the state directory lacks: all of them, if that was measured with
-    another runtime or on another machine. A device that is busy by now would make new blocks slow beside
-    those of before, so that new ones get the latencies that they would have had then: by how much those are
-    slower now that are measured with them. The table is written once it is complete.
+    Only blocks missing from a table in the state directory are measured: all of them, if it was measured with
+    another runtime or on another machine. If the device has become busier, new blocks would look slow beside
+    old ones, so they get the latencies that they would have had then: some old blocks are measured again, and
+    the ratio corrects the new ones. The table is written once it is complete.
 
     Args:
         directory: The block store's directory.

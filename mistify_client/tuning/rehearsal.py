@@ -1,7 +1,7 @@
 """Rehearsal of what a network knows, so that its tuning on new data makes it forget less.
 
-Z. Li and D. Hoiem, Learning without Forgetting, TPAMI 40 (12), 2018: what the network said of the new inputs
-before its tuning is a second target for them.
+Z. Li and D. Hoiem, Learning without Forgetting, TPAMI 40 (12), 2018: the network's predictions for the new
+inputs before its tuning are a second target for them.
 """
 
 from collections.abc import Mapping

@@ -68,8 +68,9 @@ class TrainingState:
     """The state of a training after a pass through the data.
 
     The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
-    highest (Breiman et al., 1984): a few examples measure accuracy poorly, and the highest of many values may
-    be chance. Weights that are worse than the first ones, in accuracy or in loss, never become the best.
+    highest (Breiman et al., 1984): few examples measure accuracy poorly, and the highest of many values may
+    be due to chance. Weights that are worse than the first ones, in accuracy or in loss, never become the
+    best.
 
     Attributes:
         best: The score of the best weights.

@@ -24,8 +24,8 @@ class EngineLoad:
 class Engine(ABC):
     """Runner of tasks, several at a time, which takes care of its workers.
 
-    Engines are used from one event loop. A task that fails by its own fault (a model that cannot be read,
-    a worker that dies again and again) ends as a `TaskFailure`, never as an exception.
+    Engines are used from one event loop. A task that fails through its own fault (a model that cannot be
+    read, a worker that dies again and again) ends as a `TaskFailure`, never as an exception.
     """
 
     @property
@@ -55,9 +55,9 @@ class Engine(ABC):
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         """Run a task to its end. Cancelling the call stops the task at once.
 
-        The stage "starting" is reported when a worker has taken the task up, and again at every new attempt,
-        after a stage that says why the attempt before failed.
-        An `InspectTask`, for which a user is waiting, never waits behind other tasks.
+        The stage "starting" is reported when a worker takes up the task, and again at every new attempt,
+        after a stage that says why the last attempt failed. An `InspectTask`, for which a user is waiting,
+        never waits behind other tasks.
 
         Raises:
             MistifyError: UNAVAILABLE, nothing can be run any more, whatever the task.

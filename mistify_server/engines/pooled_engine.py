@@ -70,9 +70,9 @@ _log = logging.getLogger(__name__)
 class PooledEngine(Engine):
     """Workers that are started when first needed and then kept.
 
-    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again; where
-    TensorFlow ended it by a signal, without its oneDNN optimizations, as are later tasks with the same model.
-    One more worker is for inspections while all the others are taken.
+    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again. If
+    TensorFlow ended it by a signal, this attempt and later tasks with the same model run without oneDNN
+    optimizations. One more worker serves inspections while all others are taken.
 
     Args:
         slots: Number of tasks at the same time.

@@ -34,9 +34,9 @@ _SHOWN_BYTES = 4096
 class WorkerProcess(WorkerConnection):
     """A child process that does one task after the other (`mistify_server.tasks.tasks`).
 
-    It has a process group of its own, so that it ends together with what it has started, and its standard
-    input closes when this process ends, however that happens: it then ends itself. Its temporary files are in
-    a directory of its own, which is removed for it: a killed process removes nothing.
+    It has a process group of its own, so that it ends together with its children, and its standard input
+    closes when this process ends in whatever way: it then ends itself. Its temporary files are in a directory
+    of its own, which this process removes: a killed process removes nothing.
     """
 
     def __init__(

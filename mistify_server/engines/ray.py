@@ -86,9 +86,9 @@ class RayEngine(PooledEngine):
     """Worker processes on the machines of a Ray cluster, to which this process is connected.
 
     Each worker has an actor next to it, which starts it and passes lines on: so TensorFlow is in a process of
-    its own as on one machine, which can hang or crash without the actor, and be killed by it. Attempts, lease
-    and tickets are the business of the server, not of the actor: the results of a machine that was cut off
-    reach nobody. Actors are never restarted by Ray; a new one is placed wherever there is room, when a task
+    its own, as on one machine; it can hang or crash without the actor, and the actor can kill it. Attempts,
+    lease and tickets are the business of the server, not of the actor: the results of a machine that was cut
+    off reach nobody. Actors are never restarted by Ray; a new one starts wherever there is room, when a task
     needs it.
 
     The store is a directory that all machines share, as are the data roots; nothing else is.

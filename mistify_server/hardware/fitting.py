@@ -1,8 +1,8 @@
 """Fit of a device's latency models to the latencies of small networks measured there (paper 4.1).
 
 All figures of a setting are fitted together, none of them negative, to relative errors; an operator in a
-network counts as much as one alone, as networks are what is predicted. The tile of each routine is first
-found with the networks that have a single operator, run by it.
+network counts as much as one alone, because the predictions are for networks. The tile of each routine is
+first found with the networks that have a single operator, run by it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

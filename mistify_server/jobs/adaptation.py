@@ -66,11 +66,11 @@ _logger = logging.getLogger(__name__)
 class CollectiveAdaptation:
     """Puts the steps of a batch on the queue, each as soon as all that it starts from exists.
 
-    A node starts from a checkpoint, and from what its algorithm has prepared, for which other algorithms do
-    not wait. Results that the store has are not made again, and each result is in the store before it is
-    reported: the work can be interrupted at any point. The children of a node that missed its goals still
+    A node starts from a checkpoint, and from the preparation of its algorithm; other algorithms do not wait
+    for that. Existing results in the store are not made again, and each result is in the store before it is
+    reported, so the work can be interrupted at any point. The children of a node that missed its goals still
     start from it; a node that failed fails its subtree. A network that collapsed on the way from its parent's
-    is adapted from the source as well, and the better one stays. The tree may grow at any time.
+    is adapted from the source as well, and the better one is kept. The tree may grow at any time.
 
     Args:
         state: The batch, with the results that exist.

@@ -152,8 +152,8 @@ class JobLog:
     async def progress_of(self, goal_ids: Sequence[str]) -> AsyncIterator[OnProgress]:
         """Yield a callback for the progress of a task, all of which is recorded at the end of the block.
 
-        The goals are running from the first update on. Updates that follow each other too closely are left
-        out, unless they begin a stage or bring a new accuracy. While the store is away, the latest are kept.
+        The goals count as running from the first update on. Updates in quick succession are left out, unless
+        they begin a stage or bring a new accuracy. While the store is away, the latest updates are kept.
 
         Args:
             goal_ids: Ids of the goals that the task serves; empty for those of the source and of

@@ -31,7 +31,7 @@ class RunningJobs:
     """Runs jobs side by side over one engine, and lets any number of watchers follow them.
 
     Changes are written by one thread, which waits while the store is away: jobs and watchers wait with it,
-    and go on by themselves. Events are read on the event loop, which takes milliseconds.
+    and then continue by themselves. Events are read on the event loop, which takes milliseconds.
     """
 
     def __init__(self, store: Store, engine: Engine) -> None:

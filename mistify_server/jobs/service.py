@@ -136,9 +136,9 @@ class PortingService:
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> None:
         """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
 
-        A job that runs takes them up at once. One that has ended runs again for them alone: goals that
-        have ended stay as they are, also failed and cancelled ones. `insert_goals` says which goal starts
-        where. The job has them in the order of their configs behind its others.
+        A running job takes them up at once. A job that has ended runs again for them alone: goals that have
+        ended stay as they are, including failed and cancelled ones. `insert_goals` decides which goal starts
+        where. The new goals follow the job's other goals, in the order of their configs.
 
         Args:
             config_text: JSON with new ids; models, data and algorithms are those of the job, and may be left

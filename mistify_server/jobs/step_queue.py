@@ -13,8 +13,8 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 class StepQueue:
     """Runs steps, several at a time, those with the lowest rank first.
 
-    More steps can be added at any time from the same event loop. The first step that raises an exception ends
-    the run with it.
+    More steps can be added at any time from the same event loop. The first exception that a step raises ends
+    the run.
     """
 
     def __init__(self) -> None:

@@ -71,7 +71,7 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
     """Return the costs that the widened source has to exceed, so that every root goal can be cut out of it.
 
     On each axis this is the largest limit of a root goal, at most `MAX_EXPANSION` times the source's cost.
-    Axes on which the float32 source already reaches that limit are left out. The bytes of an int8 goal are
+    Axes on which the float32 source already reaches this limit are left out. The bytes of an int8 goal are
     compared with the bytes of the float32 source, so int8 alone does not widen the source.
     """
     largest: dict[str, float] = {}

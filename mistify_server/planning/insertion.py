@@ -76,15 +76,15 @@ def insert_goals(
 ) -> tuple[BatchPlan, list[Goal]]:
     """Insert goals into the tree of a batch.
 
-    The parent of a new node is its nearest looser node, as `GoalTree` has it, among the new ones and those
-    that have or will have a checkpoint. Without one its parent is the root, which is not widened again:
-    a goal whose limits exceed the root's costs is met by the root as it is. Nodes that exist keep their
-    parents, since they are made or in progress.
+    The parent of a new node is its nearest looser node, as in `GoalTree`, among the new nodes and those that
+    have or will have a checkpoint. Without one, its parent is the root, which is not widened again: a goal
+    whose limits exceed the root's costs is met by the root itself. Existing nodes keep their parents, since
+    they are made or in progress.
 
-    A goal with the budget of such a node joins it, unless it asks for more accuracy than the node's
-    checkpoint has (or aims at, while it is still to be made), or its latency is limited and it is packaged as
-    none of the node's goals is. Then it gets a node of its own, which starts from the most accurate
-    checkpoint of that budget.
+    A goal with the budget of such a node joins it, with two exceptions: it asks for more accuracy than the
+    node's checkpoint has (or aims at, while it is still to be made), or its latency is limited and none of
+    the node's goals is packaged in the same way. It then gets a node of its own, which starts from the most
+    accurate checkpoint of that budget.
 
     With the algorithm `auto` new nodes have none yet.
 

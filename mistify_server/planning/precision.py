@@ -31,10 +31,10 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     """Choose the precision of a config, and give the reason; a config that names one stays as it is.
 
     At each precision the limits leave a share of the network (`share_within`). The chosen precision loses
-    least by cutting to that share and by the precision itself. With limits that do not depend on the
-    precision, such as on multiply-adds, that is float32. Latencies depend on it: this machine has a profile
-    for each, and measured devices have one for integers. Hardware that does not run every precision leaves no
-    choice, and there is no reason to give.
+    least by the cut to that share and by the precision itself. If the limits do not depend on the precision,
+    as those on multiply-adds do not, it is float32. Latencies do: this machine has a profile for each
+    precision, and measured devices have one for integers. Hardware that does not run every precision leaves
+    no choice, and there is no reason to give.
 
     Args:
         inspection: The inspection of the source.
@@ -165,8 +165,8 @@ class Attempt:
 def safer(attempt: Attempt) -> Iterator[Goal]:
     """Yield a goal at each precision that is known to lose less than the server's choice, the closest first.
 
-    These precisions are those at which the same network meets all limits: that of integers with training for
-    them takes as much as without.
+    These precisions are those at which the same network meets all limits: integers with training for them
+    take as much as without.
 
     Args:
         attempt: The attempt with the precision that was chosen.
@@ -188,8 +188,8 @@ def others(
 ) -> Iterator[Goal]:
     """Yield a goal at each other precision that may serve it better, the likeliest first.
 
-    Each takes a network of its own. Where all limits are met, these are the precisions that leave more of the
-    network, and those that are expected to lose less than the package has lost.
+    Each needs a network of its own. If all limits are met, these are the precisions that leave more of the
+    network, and those with a smaller expected loss than the package's actual loss.
 
     Args:
         attempt: The attempt with the precision that was chosen.

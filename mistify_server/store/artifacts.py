@@ -1,8 +1,8 @@
 """Content-addressed files: models, checkpoints, packages.
 
-An artifact's name is the SHA-256 of its content and the suffix that its readers go by, such as
-`9f86d0...a08.keras`. Files are never changed; equal content is kept once. A disk may damage a file all the
-same: `intact` reports it, and putting the content again replaces it.
+An artifact's name is the SHA-256 of its content and the suffix by which readers recognise its format, such as
+`9f86d0...a08.keras`. Files are never changed; equal content is kept once. A disk may still damage a file:
+`intact` reports it, and putting the content again replaces it.
 """
 
 import filecmp

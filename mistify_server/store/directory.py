@@ -40,8 +40,8 @@ _PRIVATE = 0o700
 class Store:
     """An open store: jobs, names of models, devices, tuning with peers, artifacts, and the logs of workers.
 
-    `devices` are measured ones, `fleet` those that report what they run. `weights` are the files
-    of tuned weights, apart from `artifacts` since they do not stay. `inspections` are those that were made.
+    `devices` are the measured ones, `fleet` those that report what they run. `weights` has the files of tuned
+    weights, which are temporary and therefore not in `artifacts`. `inspections` has past inspections.
     """
 
     jobs: JobStore

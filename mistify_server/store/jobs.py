@@ -16,10 +16,10 @@ from mistify_server.store.plans import BatchState
 class JobStore(ABC):
     """Store of jobs, their checkpoints and their events.
 
-    Every method is one transaction. Once a writing method has returned, its changes survive a crash of
-    the machine. Calls take milliseconds, but for those that read or write all goals of a job with thousands.
-    All of them raise `MistifyError` NOT_FOUND where there is no
-    such job, and UNAVAILABLE where the disk is full, read-only or broken.
+    Every method is one transaction. Once a writing method has returned, its changes survive a crash of the
+    machine. Calls take milliseconds, except for those that read or write all goals of a job with thousands.
+    All of them raise `MistifyError` NOT_FOUND where there is no such job, and UNAVAILABLE where the disk is
+    full, read-only or broken.
     """
 
     @abstractmethod
@@ -84,8 +84,8 @@ class JobStore(ABC):
     def details(self, job_id: str, goal_id: str) -> GoalDetails:
         """Return the layers of a goal's network, and the curve of its training.
 
-        The curve has a bounded number of points, however many there were: evenly thinned ones, the first and
-        the last, and so those with accuracies and those without.
+        The curve has a bounded number of points: evenly spaced ones, the first and the last, separately for
+        points with accuracies and without.
 
         Raises:
             MistifyError: NOT_FOUND, it has no such goal.

@@ -41,11 +41,11 @@ class NodePlan(Message):
 class BatchPlan(Message):
     """A collective batch as planned at submission; later only its tree and its hardware grow.
 
-    `model_name` and `dataset` are what configs call `model` and `dataset`; the `recipe` has what they mean
+    `model_name` and `dataset` are the config's `model` and `dataset`; the `recipe` has what they stand for
     here. `source_costs` and `floor`, the least that the network can become, cover every axis of the recipe's
-    hardware; `inputs` are its, by name. It is `adaptable` unless it is a graph without Keras structure, and
-    then has no `estimates`. `exceed` are the costs that the widened source has to reach; `nodes` come parents
-    first.
+    hardware; `inputs` are the model's, by name. A batch is `adaptable` unless its model is a graph without
+    Keras structure, and then has no `estimates`. `exceed` are the costs that the widened source has to reach;
+    `nodes` come parents first.
     """
 
     number: int

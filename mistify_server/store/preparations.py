@@ -1,7 +1,6 @@
 """The preparations of algorithms by keys: the finished parts, and in the end the artifact.
 
-A key is a digest of all that a preparation is made from, so that it never stands for another one, whichever
-job it was made for.
+A key is a digest of everything that a preparation is made from, so it identifies the preparation across jobs.
 """
 
 import shutil

@@ -1,8 +1,7 @@
 """Files that callers have sent: kept by their content, once, for as long as something refers to them.
 
-Below the directory of uploads, `files/` has the files by their SHA-256, `arriving/` what has not arrived
-whole, and `named/DIGEST/NAME` is an upload as a config names it: a link to its file, or a directory of such
-links.
+Below the directory of uploads, `files/` has the files by their SHA-256, `arriving/` incomplete files, and
+`named/DIGEST/NAME` is an upload under its name in configs: a link to its file, or a directory of such links.
 """
 
 import asyncio

@@ -249,8 +249,8 @@ WITHOUT_ONEDNN: Final = (
 def seconds_by_activity(result: Result, elapsed: float) -> dict[str, float]:
     """Return where the time went between the order of a task and its result.
 
-    The time in which no worker was busy with it counts as waiting: for a free worker, for one to start, for
-    attempts whose worker died, for the wire. All the time of a task that failed counts as failed.
+    Time without a worker counts as waiting: for a free worker, for one to start, for attempts whose worker
+    died, for the wire. The whole time of a failed task counts as failed.
 
     Args:
         elapsed: Seconds in all.

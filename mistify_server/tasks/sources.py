@@ -32,8 +32,8 @@ class ModelSource(Message):
 class DataSource(Message):
     """Training and test data: files, directories, or `builtin:digits-train`; and how they are used.
 
-    Where there are no labels, the source's answers stand for them: of inputs that are to be generated, as
-    `generated:COUNT` says, or of the user's own. JSON of data with labels says nothing of that.
+    Where there are no labels, the source's answers replace them: for inputs to be generated, as
+    `generated:COUNT` says, or for the user's own. The JSON of labelled data does not mention this.
 
     Attributes:
         train: Training data; None where the unlabelled inputs stand for them.

@@ -21,8 +21,8 @@ Measure: TypeAlias = Literal["accuracy", "host", "step", "trial"]
 class InspectTask(Message):
     """Inspect a model and its data before anything is started.
 
-    `measures` is to be measured; with `host`, this machine's profile at each precision is that of a measured
-    device.
+    `measures` names what to measure; with `host`, this machine's profile at each precision is that of a
+    measured device.
     """
 
     kind: Literal["inspect"] = "inspect"
@@ -52,8 +52,8 @@ class PrepareTask(Message):
 class BaseAdaptTask(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
-    `quantizations` are those of the packages: limits on latency are measured with them, and with the threads
-    that the budget's axes name.
+    `quantizations` are the packages' precisions: limits on latency are measured with them, and with the
+    threads that the budget's axes name.
     """
 
     recipe: TaughtRecipe

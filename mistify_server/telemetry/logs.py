@@ -1,7 +1,7 @@
 """The log of a server: lines for people, or a line of JSON for each event.
 
-Modules log by the standard library. The subject of a line (`job`, `goal`, `edge`, `worker`) is bound where
-the work on it begins, by structlog's context variables, or given as `extra`.
+Modules use the standard library's logging. The subject of a line (`job`, `goal`, `edge`, `worker`) is bound
+where the work on it begins, by structlog's context variables, or given as `extra`.
 """
 
 import atexit

@@ -45,8 +45,8 @@ class PeerIndex:
     """The points of members, each 16 bytes in hex, in a Euclidean space.
 
     Buckets hold members together with their points, so that one round trip to the storage is enough to rank
-    what they hold. Many lie in one value, as what lies together is read far faster. Methods take time that
-    grows slower than the number of members, but for `build` and `clear`.
+    them. Many buckets lie in one value, because adjacent data are read far faster. The time of methods grows
+    more slowly than the number of members, except for `build` and `clear`.
 
     All raise `MistifyError` UNAVAILABLE where the storage cannot be reached.
 
@@ -140,8 +140,8 @@ class PeerIndex:
     def query(self, point: ArrayLike, count: int) -> list[Neighbour]:
         """Return up to `count` of the nearest members: nearest first, equal ones by name.
 
-        Their distances are exact, and no member in the same buckets is nearer. Members may be missed that
-        share no bucket with the point: about one in twenty of the ten nearest, on average.
+        Their distances are exact, and no member in the same buckets is nearer. Members that share no bucket
+        with the point may be missed: about one in twenty of the ten nearest, on average.
         """
         point = np.asarray(point, np.float64)
         with self._storage.reached():

@@ -21,10 +21,9 @@ _T = TypeVar("_T")
 class Neighbourhood:
     """The published models of a group by where their devices' hints lie.
 
-    The store is what counts: the index is built from it when it is first used, and again when it is not
-    whole, as after a restart of Redis. It is used in other threads, in the order of the calls. One that its
-    members have outgrown goes on answering until the next one is built; what changes meanwhile goes into
-    both.
+    The store decides: the index is built from it at the first use, and again when it is incomplete, as after
+    a restart of Redis. It is used in other threads, in the order of the calls. An index that its members have
+    outgrown answers until the next one is built; changes meanwhile go into both.
 
     Args:
         group: The group whose members' models are indexed.

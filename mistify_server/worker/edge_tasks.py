@@ -31,8 +31,8 @@ from mistify_server.worker.training_setups import TrainingSetups
 class EdgeRunner:
     """Adapts networks from their parents' checkpoints.
 
-    An edge starts from nothing but its task and the files that this names: it ends at the same network, byte
-    by byte, whichever worker has done what before.
+    An edge depends on nothing but its task and the files that the task names: it ends at the same network,
+    byte by byte, whatever the worker has done before.
 
     Args:
         checkpoints: Loads and stores networks.

@@ -14,8 +14,8 @@ _UNUSED: Final = ("matplotlib", "sklearn")
 def quick_imports() -> Iterator[None]:
     """Import in the block as if the libraries that Keras has no use for here were not installed.
 
-    Meanwhile Python does not collect garbage, and later never looks at the imported objects: hundreds of
-    thousands, which stay.
+    Meanwhile Python does not collect garbage, and later never scans the imported objects: there are hundreds
+    of thousands, and they stay.
     """
     hidden = [name for name in _UNUSED if name not in sys.modules]
     # None says that there is no such module.

@@ -92,8 +92,8 @@ class TaskLoop:
     def read_orders(self) -> None:
         """Take orders in until the parent ends, then end this process.
 
-        An order that cannot be parsed ends it as well, with a traceback in its log: the server has been
-        upgraded meanwhile.
+        An order that cannot be parsed also ends it, with a traceback in its log: the server must have been
+        upgraded.
         """
         try:
             for line in sys.stdin:

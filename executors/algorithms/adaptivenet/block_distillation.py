@@ -16,8 +16,8 @@ from executors.training.setup import TrainingSetup
 class BlockDistillation(TrainingObjective):
     """The features of the source: each variant learns to compute what the blocks do that it replaces.
 
-    It reads the features of the source itself, so that no variant has to wait until another one is good
-    (DONNA: Moons et al., 2021).
+    It reads the source's own features, so that no variant depends on how good another one is (DONNA: Moons et
+    al., 2021).
 
     Args:
         supernet: All its variants learn at each step.

@@ -30,8 +30,8 @@ _OF_EDGES: Final = {
 class AdaptiveNetExecutor(UniformExecutor):
     """A subnet of a supernet that is trained once, before the first edge; no edge takes a step by itself.
 
-    Where even the cheapest subnet is beyond the limits, that one is cut in width. Networks above the source,
-    and those that share layers with others, are cut as they are.
+    Where even the cheapest subnet exceeds the limits, it is cut in width. Networks above the source, and
+    those that share layers with others, are cut directly.
     """
 
     name = "adaptivenet"

@@ -20,8 +20,8 @@ _HALVINGS: Final = 12
 class PathSampler:
     """Draws subnets near the best ones: there are millions, of which goals get a few.
 
-    Each is the best within a random limit if variants lost more or less than they are known to. (Wang et
-    al., AttentiveNAS, 2021, draw the best of several as well.)
+    Each is the best subnet within a random limit, by losses that are changed at random. (Wang et al.,
+    AttentiveNAS, 2021, draw the best of several as well.)
 
     Args:
         costs: Multiply-adds of each variant.

@@ -1,8 +1,8 @@
 """ChamNet: an evolutionary search guided by a predictor of accuracy ([25], paper Figure 3 and section 7).
 
-Each iteration trains, then searches among the networks that can be cut from the one at hand and meet the
-next share of the way to the goal. Candidates inherit its weights. The predictor knows candidates that were
-measured: some of the source, once for all goals, and those that the searches proposed.
+Each iteration trains, then searches among the networks that can be cut from the present one and meet the next
+share of the way to the goal. Candidates inherit its weights. The predictor learns from measured candidates:
+some of the source, once for all goals, and those that the searches proposed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -116,8 +116,8 @@ class ChamNetExecutor(SearchExecutor):
 def _features(search: CutSearch, genes: Genes) -> tuple[float, ...]:
     """Return a candidate as numbers of similar ranges [groups + 1 + blocks + 1], for the predictor.
 
-    They are the halvings of each of the source's groups and of its images' sides, 1 for each of its blocks
-    that stays and 0 for the others, and the mean halvings of the groups before this cut.
+    The features are the halvings of each of the source's groups and of its images' sides, 1 for each of its
+    blocks that stays and 0 for the others, and the mean halvings of the groups before this cut.
     """
     architecture, source = search.space.architecture(genes), search.state.assignment.source
     structure = search.space.structure(architecture)

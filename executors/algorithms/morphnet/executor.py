@@ -1,10 +1,10 @@
 """MorphNet: sparsify under structure losses, cut what falls below a threshold (paper 4.2, [31]).
 
-Each iteration trains with the structure losses, then cuts the units whose importance is below the
-threshold; the units that stay take over from them as well as they can without training. `adjust` turns
-the knobs: the strength of each structure loss, and the threshold, which is raised as far as the next small
-step towards the goal asks. Where the network that an edge ends at is planned, as under limits on latency,
-each group is cut towards its width there, and blocks are left out.
+Each iteration trains with the structure losses, then cuts the units whose importance is below the threshold;
+the remaining units take over from them as well as they can without training. `adjust` turns the knobs: the
+strength of each structure loss, and the threshold, which is raised as far as the next small step towards the
+goal requires. Where the final network of an edge is planned, as under limits on latency, each group is cut
+towards its width there, and blocks are left out.
 """
 
 from bisect import bisect_left
@@ -172,14 +172,13 @@ class MorphNetExecutor(IterativePruningExecutor):
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
         """Return every unit that can be cut, in the order in which they are worth it.
 
-        The most important units of a group stay, at least one, and so do groups that cost nothing on the axes
-        that matter.
-        A unit counts the more, the fewer others of its group are left: norms say little about units of
-        different groups, and a group that lost more than the others is a bottleneck. Others, as one of two
-        attention heads is half of what is left. It counts for the root of the layers that make it: what is
-        cut from a residual stream is cut from every block.
+        The most important units of a group stay, at least one, and so do all groups without costs on the
+        relevant axes. A unit counts more, the fewer others of its group are left: norms say little about
+        units of different groups, and a group that lost more than others is a bottleneck. (The others count,
+        not all: one of two attention heads is half of its group.) A unit also counts with the root of the
+        number of layers that make it: a cut in a residual stream is a cut in every block.
 
-        Costs count within a group: units come in blocks, as wide as saves the most for what is lost, for a
+        Costs count within a group: units come in blocks, as wide as saves the most for the loss, because a
         device computes several channels at once. Between groups they act through the structure losses, and
         through `_LOPSIDED`: living units without which a group would have lost too much come last. Dividing
         by costs there as well starves the layers near the input.
@@ -263,8 +262,9 @@ class MorphNetExecutor(IterativePruningExecutor):
     def _needed(self, gone: list[Candidate], cut: list[Candidate], limits: Costs) -> list[Candidate]:
         """Return the candidates that go in any case, and as few of the others as the limits allow.
 
-        Hardware computes several channels at once: between two such steps a cut saves little or nothing.
-        So units are put back, the most important first, until that group takes no more; then of the others.
+        Hardware computes several channels at once: between two such steps a cut saves little or nothing. So
+        units are put back, the most important first, until their group takes no more; then those of other
+        groups.
         """
 
         def fits(back: int) -> bool:
@@ -315,8 +315,8 @@ class MorphNetExecutor(IterativePruningExecutor):
 def worth_by_blocks(importance: Array, savings: Mapping[int, float]) -> Array:
     """Return the importance of units [units], evened out over the blocks that are best cut together.
 
-    The blocks are the edges of the lower hull of what is lost over what is saved. A unit of a block that
-    saves as much as the group's mean counts as its mean importance; of one that saves twice that, as half.
+    The blocks are the edges of the lower hull of loss over savings. A unit of a block that saves as much as
+    the group's mean counts with its mean importance; a unit of a block that saves twice that, with half.
 
     Args:
         importance: Importance of each unit [units], in the order in which they are cut.

@@ -1,9 +1,8 @@
 """Nested networks: one training for all goals of a range, whose networks share their weights.
 
-The widths of a goal's network are those that its limits leave, as where latency is limited; its units are the
-first of each group, and its weights those of the network that it is nested in (`executors.pruning.elastic`).
-An edge takes no training step of its own unless it is tuned, so that a job's training does not grow with its
-goals.
+A goal's network has the widths that its limits leave, as where latency is limited, with the first units of
+each group and the weights of the network that it is nested in (`executors.pruning.elastic`). An edge takes no
+training steps of its own unless it is tuned, so that a job's training does not grow with its goals.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """The loading of SavedModels without Keras structure, as graphs of TensorFlow operations.
 
-The graph of one signature is taken out with its weights as constants, once it is known that it does nothing
-but compute: whatever reads or writes files, runs Python or keeps state is refused.
+The graph of one signature is extracted with its weights as constants, after a check that it does nothing but
+compute: operations that read or write files, run Python or keep state are refused.
 """
 
 from collections.abc import Collection, Iterable

@@ -22,8 +22,8 @@ _INFERENCE = 4 * GIB
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     """Return a copy in float32 with nested models inlined, once it is known that it can be adapted.
 
-    Kernels contain what LoRA has learned. All of it is adapted and trained, also layers that were frozen, as
-    they often are to train a new head.
+    Kernels include what LoRA has learned. The whole network is adapted and trained, including layers that
+    were frozen, as they often are to train a new head.
 
     Raises:
         MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, no weights to train, or

@@ -1,6 +1,6 @@
 """Models of Keras from files, directories, architectures by name: checked, flat, ready to adapt.
 
-A file or directory is looked at before anything of it is loaded (`executors.inspection`), and then loaded
+A file or directory is inspected before anything of it is loaded (`executors.inspection`), and then loaded
 under limits of memory and processor time (`executors.sources.guard`).
 """
 

@@ -1,7 +1,7 @@
 """Layers that were fine-tuned by LoRA (Hu et al., 2022), with the kernel that they compute with.
 
-A file of Keras holds that kernel alone: what was learned is added to it when the model is saved, and its
-low-rank factors are zeros when it is loaded. Each such layer is the same as one without LoRA.
+A Keras file has this kernel alone: the learned change is added to it when the model is saved, and the
+low-rank factors are zeros when it is loaded. Each such layer is equivalent to one without LoRA.
 """
 
 from collections.abc import Mapping

@@ -16,8 +16,8 @@ SEQUENCE = 128
 def load_preset(path: Path, sequence: int | None = None, classes: int | None = None) -> keras.Model:
     """Return the model in a preset's directory, for texts of one length.
 
-    A preset of a task is that task; one of a backbone alone gets a classifier with random weights where
-    classes are asked for. Its tokenizer is not loaded: inputs are the backbone's own, such as `token_ids`
+    A preset of a task is loaded as that task; one of a backbone alone gets a classifier with random weights
+    if classes are asked for. Its tokenizer is not loaded: inputs are the backbone's own, such as `token_ids`
     [batch, sequence].
 
     Args:

@@ -1,7 +1,7 @@
 """SavedModels that tf_keras has saved, with what Keras needs to rebuild them.
 
-Nothing of the graph is ever run: the model is rebuilt from its configuration, and its weights are read
-from the checkpoint beside the graph. So operations that a graph may hide cannot do anything.
+The graph is never run: the model is rebuilt from its configuration, and its weights are read from the
+checkpoint beside the graph. So operations hidden in a graph cannot do anything.
 """
 
 import json

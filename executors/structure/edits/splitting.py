@@ -14,8 +14,8 @@ from executors.structure.segments import divisions
 def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
     """Return the layers from the inputs on that can be shared: as many as stay below some multiply-adds.
 
-    They end where a single tensor goes on to the rest, beside inputs and what follows from inputs without any
-    weights, such as masks.
+    They end where a single tensor goes on to the rest, beside inputs and values computed from inputs without
+    any weights, such as masks.
 
     Args:
         most: Multiply-adds of one example.

@@ -94,10 +94,10 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     """Return a wider model that computes the same, with the widths of `widened`.
 
-    New units are variants of others: what makes them is the other's weights, changed at random, and they add
-    nothing at first to what was there before. So each has gradients of its own; copies would stay alike.
-    Below a layer norm new units have to be copies, or its statistics would change: whatever sums over them
-    shares its weights out among the copies, in unequal parts.
+    New units are variants of others: they have the other's weights, changed at random, and contribute nothing
+    at first. So each has gradients of its own; exact copies would stay alike. Below a layer norm new units
+    have to be copies, or its statistics would change: layers that sum over them divide their weights among
+    the copies, in unequal parts.
 
     Args:
         factor: At least 1.
@@ -173,8 +173,8 @@ def _copied(
 ) -> tuple[Ids, npt.NDArray[np.float32]]:  # fmt: skip
     """Return for each new position along a weight axis the old one that it copies, and its factor.
 
-    Both models were analysed alike, so slot by slot the positions of a unit correspond to those of its
-    origin; positions of no group keep their order.
+    Both models were analysed alike, so the positions of a unit correspond to those of its origin, slot by
+    slot; positions of no group keep their order.
     """
     sources = np.full(size, -1)
     scale = np.ones(size, np.float32)

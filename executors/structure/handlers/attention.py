@@ -21,8 +21,8 @@ _MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")
 class MultiHeadAttention(LayerHandler):
     """Kernels [C_in, heads, width] of query, key and value, and [heads, width, C_out] of the output.
 
-    Heads can be cut, and the values' width. The width of queries and keys stays: scores are divided by its
-    root, so the weights of what is left would have to change with every cut.
+    Heads can be cut, and the width of values. The width of queries and keys stays: scores are divided by its
+    root, so the remaining weights would have to change with every cut.
     """
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

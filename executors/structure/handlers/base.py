@@ -57,8 +57,8 @@ class Product:
     def added(self, constant: Array, rank: int) -> Array:
         """Return the amount that a constant at every position of the kernel adds to an output position.
 
-        It is the sum over the positions, of which a transposed kernel gives each output position its part on
-        average (but for padded borders).
+        It is the sum over the positions; for a transposed kernel, it is the average share of each output
+        position (except at padded borders).
 
         Args:
             constant: [*positions, *outputs].

@@ -33,7 +33,7 @@ class Metric(StrEnum):
       accuracy or `mean_iou`, that of figures the share of their variance that is explained.
 
     Any other word is the metric of a plug-in: `Metric("pinball_error")`. It is an error if it ends in
-    `_error`, and else a share, so that whoever has the name needs no plug-in.
+    `_error`, and otherwise a share, so that the name suffices without the plug-in.
     """
 
     ACCURACY = "accuracy"

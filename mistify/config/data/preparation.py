@@ -70,7 +70,7 @@ class ImagePreparation(InputScaling):
     """The way from an image, RGB values from 0 to 255, to an input of the package.
 
     It is resized, its channels are put into order, and its values are scaled. Mean and standard deviation are
-    in the order of the input's channels. In a manifest size and colour are always there.
+    in the order of the input's channels. In a manifest, size and colour are always given.
     """
 
     size: tuple[Pixels, Pixels] | None = Field(

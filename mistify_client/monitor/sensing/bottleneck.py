@@ -45,7 +45,7 @@ class FixedTime:
     """Estimator of the time of an inference that is the same for networks of different size.
 
     Two networks that run one after the other, as before and after a switch, are points of a line: measured
-    over expected latency. Where the line meets an expected latency of 0 is the time that stays, however small
+    over expected latency. The line's value at an expected latency of 0 is the time that stays, however small
     a network is. For example, networks of 10 and 5 ms that take 30 and 25 ms lose 20 ms elsewhere.
 
     Most switches happen because conditions change, and then the points say nothing. A network counts only
@@ -113,9 +113,9 @@ def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> 
     """Return why inferences are too slow; None if they are not.
 
     Calls wait for each other where that takes at least half as long as the network; any call takes some time.
-    A smaller network helps if the time that stays is below the target. Where no two networks have shown how
-    much stays, and the network waits for most of its time, the wait counts as such: perhaps it gets less with
-    the network, but nothing has shown it.
+    A smaller network helps if the time that stays is below the target. If no two networks have shown how much
+    stays, and the network waits most of the time, the wait counts as the time that stays: it might shrink
+    with the network, but nothing has shown that.
 
     Args:
         timing: The times of the running network.

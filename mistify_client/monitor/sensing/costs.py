@@ -11,8 +11,8 @@ from mistify_client.runtime.options import PackageOptions, own_host, parts
 def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> PackageOptions:
     """Return options with the latencies that were predicted for hardware.
 
-    They stay as they are where the package was not made for it (see `made_for`). Those of subnets, which were
-    measured on this device, always do.
+    They stay as they are if the package was not made for it (see `made_for`). Latencies of subnets, which
+    were measured on this device, always stay.
 
     Args:
         hardware: Name of a hardware profile.

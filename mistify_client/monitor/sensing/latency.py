@@ -68,8 +68,8 @@ class LatencyEstimator:
     def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
         """Update the ratio and the corrections from measured inferences.
 
-        The median of the recent inferences of one option counts: of the option that ran last, at batch size
-        1, which the latencies in manifests refer to.
+        The median of the recent inferences of one option counts: the option that ran last, at batch size 1,
+        which the latencies in manifests refer to.
 
         Args:
             inferences: Candidates in order of time, an array of shape (n,) and dtype

@@ -1,9 +1,9 @@
 """Forecasts of accuracies by Monte Carlo: many networks are drawn at random, and quantiles of them reported.
 
-The tuned source is drawn on a scale without ends, on which errors are about as large everywhere: the logit of
-a share, the negative logarithm of an error. Along it a network that still learns gains about as much with
-each doubling of its steps, and so does one that is adapted from it, by its own steps. From there, it loses a
-share by Student's t distribution: how much the losses of a new model scatter is not known well. The reported
+The tuned source is drawn on an unbounded scale, on which errors are about equally large everywhere: the logit
+of a share, the negative logarithm of an error. On this scale a network that still learns gains about as much
+with each doubling of its steps, and so does a network adapted from it, by its own steps. From there, it loses
+a share by Student's t distribution, since the spread of a new model's losses is not known well. The reported
 figure is counted on a test set of limited size.
 """
 

@@ -87,8 +87,8 @@ class Chooser:
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
 
-        One whose networks share their training is chosen for all edges that it suits, if it loses as little
-        on average and is faster, or for none.
+        An algorithm whose networks share their training is chosen for all edges that it suits, if it loses as
+        little on average and is faster, or for none.
 
         Args:
             edges: All edges of a tree.
@@ -142,9 +142,9 @@ class Chooser:
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
         """Check whether an algorithm whose networks share their training may adapt an edge.
 
-        It trains none above the source, has to have trained for the size of later ones, cannot go on with one
-        of them until it reaches a target, and has not been measured under limits on latency. Where the
-        settings leave others no step, nothing is to be trained.
+        It trains no networks above the source, must have trained for the size of later ones, cannot continue
+        one of them until it reaches a target, and has not been measured under limits on latency. Where the
+        settings leave other algorithms no steps, nothing is to be trained.
         """
         candidate = self._candidates[algorithm]
         others = (other for other in self._candidates.values() if not other.shared_steps)

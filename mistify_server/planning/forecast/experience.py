@@ -1,8 +1,8 @@
 """Predictions of what edges lose and how long they take.
 
-A Gaussian process (`kernel`) predicts losses from the edges that a store has seen. Before there are any, the
-figures of benchmarks are its mean. A source that was trained badly gains by mere training, which says nothing
-about other sources: its edges are a group of their own.
+A Gaussian process (`kernel`) predicts losses from the edges that a store has seen; benchmark figures are its
+mean before there are any. A source that was trained badly gains by mere training, which says nothing about
+other sources, so its edges are a group of their own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,8 +88,8 @@ class Experience:
     def lost(self, cases: Sequence[Case]) -> list[Estimate]:
         """Predict what edges lose: shares of what the source reaches.
 
-        The deviation is that of the process, multiplied by how much larger than it the errors are when each
-        record is predicted by the others: records of the same model and data, or all where these are few.
+        The deviation is that of the process, scaled by the real errors when each record is predicted by the
+        others: records of the same model and data, or all records if these are few.
         """
         estimates: list[Estimate] = []
         for start in range(0, len(cases), _CHUNK):

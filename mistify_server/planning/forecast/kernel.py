@@ -1,12 +1,12 @@
 """The kernel of the Gaussian process that predicts what edges lose.
 
-An edge i, which halves the source's multiply-adds h_i times in n_i training steps, loses a share y_i of what
-the source reaches:
+An edge i, which halves the source's multiply-adds h_i times in n_i training steps, loses a share y_i of the
+source's figure:
 
     y_i = b_i r_i + e_i        b_i = max(h_i, 0) (1,000 / n_i)^0.2
 
-The loss rate r_i is what a halving costs in 1,000 steps, and the noise e_i what seeds differ by. Rates are
-normally distributed around a known mean. They are the closer the more two edges have in common:
+The loss rate r_i is the loss per halving in 1,000 steps, and the noise e_i the difference between seeds.
+Rates are normally distributed around a known mean. They are closer the more two edges have in common:
 
     cov(r_i, r_j) = [g_i = g_j] (s^2 + sum_c s_c^2 [c_i = c_j]) (a + (1 - a) exp(-|(x_i - x_j) / l|^2 / 2))
     k(i, j)       = b_i b_j cov(r_i, r_j)

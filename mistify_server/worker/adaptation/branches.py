@@ -40,9 +40,9 @@ def adapt_branches(
     """Adapt the largest branch, freeze its first layers, and adapt every other from the next larger one.
 
     First layers that suit a larger network suit a smaller one, whose other layers are cut to its budget. The
-    other way round they are a bottleneck: what they were cut to is all that a larger branch gets to see. So
-    the goal's own network is one of the branches only if its budget is the largest, or if there are no first
-    layers that can be shared; else its branch is adapted like the others.
+    other way round they are a bottleneck, because a larger branch only sees what they leave. So the goal's
+    own network is one of the branches only if its budget is the largest, or if no first layers can be shared;
+    otherwise its branch is adapted like the others.
 
     Args:
         network: The goal's network; its first layers are frozen if it is the largest branch.
@@ -77,7 +77,7 @@ def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) ->
     """Return the first layers of the largest branch, as many as the smallest can have.
 
     Where later layers are added to their channels, as along a residual stream, those cannot be cut either,
-    and smaller branches would lose elsewhere what that costs: then nothing is shared.
+    and smaller branches would have to lose more elsewhere: then nothing is shared.
 
     Args:
         structure: The structure of the largest branch.

@@ -52,10 +52,10 @@ def calibrated_host(
     """Yield this machine's profile at each precision, corrected to predict the source and its least network.
 
     The source is measured at each precision, the least network in float32 and int8: its kernels are too small
-    to differ at others. With threads that the machine was not measured with, networks are assumed to gain as
-    much as these do over one. Where they cannot be converted, or cannot run here, they are assumed to take as
-    long as in float32; a least network that cannot at all does not count. A source that cannot run here in
-    float32 corrects nothing.
+    to differ at others. With numbers of threads that the machine was not measured with, all networks are
+    assumed to gain as much over one thread as these do. If they cannot be converted, or cannot run here, they
+    are assumed to take as long as in float32; a least network that cannot run at all does not count. A source
+    that cannot run here in float32 corrects nothing.
 
     Args:
         host: Profiles measured in float32 and int8, with one thread and perhaps with others.
@@ -96,8 +96,8 @@ def at_each_precision(profiles: Profiles) -> Profiles:
 def least_network(source: keras.Model) -> keras.Model:
     """Return a small network to measure beside a source: few units of each group, and no block.
 
-    Rules for layers do not count: networks that are far apart tell most of the machine. But the units have to
-    be enough that some of them are active: LiteRT has no integers for a tensor that is always zero.
+    Rules for layers are ignored: very different networks say most about the machine. But there have to be
+    enough units for some to be active: LiteRT has no integers for a tensor that is always zero.
     """
     structure = analyse(source)
     least = shallower(structure, removable_blocks(structure))

@@ -69,10 +69,10 @@ def run_edge(
 ) -> EdgeOutcome:
     """Adapt until the budget is met, tune until the targets are, within the step limit.
 
-    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds, and those on
-    memory and size when the converted network takes no more, as `read` finds. A target is met when the
-    network reaches it with 90 % confidence by the validation data: a goal is judged by others.
-    A network above the source is tuned until it gains nothing more on them.
+    Limits on this machine's latency are met when LiteRT takes no longer, according to `measure`, and those on
+    memory and size when the converted network takes no more, according to `read`. A target is met when the
+    network reaches it with 90 % confidence on the validation data: goals are judged by other data. A network
+    above the source is tuned until it gains nothing more on them.
 
     Raises:
         FloatingPointError: Training diverged.
@@ -96,11 +96,10 @@ def source_if_better(
 ) -> EdgeOutcome:
     """Return the source in place of an outcome, if it meets the budget and serves the goal better.
 
-    Where it costs as much as the outcome, it is enough if it serves as well; where it costs less, if it
-    serves nearly as well.
+    At equal costs it only has to serve as well; at lower costs, nearly as well.
 
-    It meets limits on this machine's latency as other networks do: measured, and with the same margin; and
-    limits on memory and size by its file.
+    Its limits on this machine's latency are judged like those of other networks, by measurement and with the
+    same margin; limits on memory and size by its file.
     """
     network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
     costs = costs_of(network, profiles)
@@ -193,8 +192,8 @@ def _adapt_by_file(
 ) -> tuple[int, str, Costs]:
     """Adapt until the file of the network meets the limits that it is judged by.
 
-    Where it has more than was foreseen, as a kernel that the converter leaves in float32, the network is cut
-    further, twice at most. Where it has less, a limit may be met that seemed out of reach.
+    If the file exceeds the forecast, for example with a kernel that the converter leaves in float32, the
+    network is cut further, at most twice. If it is smaller, a limit that seemed out of reach may be met.
 
     Returns:
         All steps so far, the reason if the budget was not met, and the costs that were read off the file.
@@ -231,11 +230,11 @@ def _adapt_by_measurement(
 ) -> tuple[int, str]:
     """Adapt as `_adapt` does, with profiles corrected by what networks take in LiteRT.
 
-    Where the executor knows the architecture of the edge before, it plans one that makes the most of the
-    limits. Where the adapted network takes longer than the profiles predict, they are corrected again, and
-    the network is cut further, twice at most. Where the first was not planned and takes less time than
-    its limits leave, it is cut again from the parent, and so is wider. That comes before tuning: weights do
-    not matter. Networks that cannot run here are taken to run as the profiles predict.
+    If the executor knows the final architecture beforehand, it plans one that makes the most of the limits.
+    If the adapted network takes longer than the profiles predict, they are corrected again, and the network
+    is cut further, at most twice. If the first network was not planned and takes less time than its limits
+    leave, it is cut again from the parent, and so is wider. All this comes before tuning, because weights do
+    not matter. Networks that cannot run here are assumed to be as fast as the profiles predict.
     """
     aim, nominal, at = aimed(assignment.budget), assignment.profiles, assignment
     parent = _reading(at.model, measure, nominal, aim)
@@ -277,10 +276,10 @@ def _planned_by_measurement(
     """Return the profiles by which an executor plans the architecture that makes the most of the limits.
 
     Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
-    in LiteRT. Profiles are off by some per cent, and for each architecture by others, so that a plan's own
-    correction may lead back to one before it: then the next is looked for between the corrections that left
-    too much room and those that left too little. The plan counts that meets the limits most narrowly. A plan
-    that cannot run here is the last: without its reading, the next would be the same.
+    in LiteRT. Profiles are wrong by some per cent, differently for each architecture, so a plan's own
+    correction may lead back to an earlier plan: the next is then sought between the corrections that left too
+    much room and those that left too little. The plan that meets the limits most narrowly counts. A plan that
+    cannot run here is the last: without its reading, the next would be the same.
 
     Args:
         readings: Readings of the parent, if it runs here; those of the plans are added.

@@ -149,9 +149,9 @@ def corrected(profiles: Profiles, deviation: float) -> Profiles:
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     """Predict the deviation of a network that just meets the limits on latency.
 
-    Without a reading: none. From one, or by a profile of operators, which knows what takes the same for all:
-    the deviation there. From two: a part of the time may be the same for both, such as that of starting
-    operators, and counts for more in a smaller network.
+    Without a reading it is none. With one reading, or a profile of operators, which knows what takes the same
+    for all, it is the deviation there. With two, a part of the time may be the same for both, such as
+    starting operators, and counts more in a smaller network.
     """
     if not readings:
         return 1.0

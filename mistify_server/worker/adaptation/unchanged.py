@@ -1,7 +1,7 @@
 """Sources that cannot be edited, as the networks of all goals.
 
-Their costs are those of the converted network. There is nothing to train and nothing to cut: the source is
-the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
+Their costs are those of the converted network. There is nothing to train or to cut: the source is the
+checkpoint of every goal, and measurements in LiteRT decide whether a goal is met.
 """
 
 from functools import lru_cache

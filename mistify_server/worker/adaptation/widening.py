@@ -25,9 +25,8 @@ def is_widened(assignment: Assignment) -> bool:
 def for_widened(assignment: Assignment, source: keras.Model) -> Assignment:
     """Return the assignment with a setup in which a widened network can learn more than its source.
 
-    The same images over and over, with the same predictions of the source, teach little but these. So images
-    are changed at every step, in ways that the source does not mind, and the source predicts them as they are
-    then.
+    The same images over and over, with the same predictions of the source, teach little else. So images are
+    changed at every step, in ways that do not confuse the source, which predicts the changed images.
 
     Args:
         source: The tuned source.

@@ -1,5 +1,5 @@
 """Packages made from checkpoints: `serve.tflite`, `train.tflite` and `manifest.json`.
 
-`models` and `graphs` convert a network (`conversion`), `assemble` has it compared and measured (`measure`),
-described (`manifest`) and put into files.
+`models` and `graphs` convert a network (`conversion`); `assemble` compares and measures it (`measure`),
+describes it (`manifest`) and puts it into files.
 """

@@ -51,8 +51,8 @@ def is_outdated(path: Path) -> bool:
 def migrate(path: Path) -> None:
     """Bring a database to the current schema by all steps that it lacks, or leave it as it is.
 
-    Before the first step a copy is kept beside it, named with the old version. Nothing happens to a database
-    of the current schema, or to one that does not exist.
+    Before the first step a copy is saved beside it, named after the old version. Nothing happens to a
+    database of the current schema, or to one that does not exist.
 
     Args:
         path: A database that nobody else writes to.
@@ -86,8 +86,8 @@ def migrate(path: Path) -> None:
 def make_shrinkable(path: Path) -> None:
     """Rewrite a database once, if it cannot give the space of removed rows back to the disk.
 
-    That takes as much room as the database; without it the database stays as it is. Which one it is stands in
-    the file itself, whatever its schema.
+    This needs as much room as the database; without it the database stays as it is. The file itself records
+    whether it can shrink, whatever its schema.
 
     Args:
         path: A database that nobody else uses; nothing happens if it does not exist.

@@ -1,7 +1,7 @@
 """Steps between schema versions, in order; each changes the database of one version into the next.
 
 A step of a released version is never changed. It uses neither the tables of `schema` nor the models of the
-domain, which go on changing: only SQL, and JSON as plain objects. Foreign keys are not enforced while steps
+domain, which keep changing: only SQL, and JSON as plain objects. Foreign keys are not enforced while steps
 run, so that tables can be rebuilt; they are checked after the last one.
 """
 
@@ -25,9 +25,9 @@ def rename_prospects(connection: Connection) -> None:
 def add_threads(connection: Connection) -> None:
     """Give goals a number of threads, one, and each number of threads of a device a profile of its own.
 
-    A device was predicted with the fastest of the numbers of threads that it was measured with. Plans keep
-    its model with one thread, or with the fewest. Reports of a device that was measured with several are
-    dropped: they were of the fastest.
+    A device's predictions used the fastest of its measured numbers of threads. Plans keep its model with one
+    thread, or with the fewest. Reports of a device measured with several are dropped: they were about the
+    fastest.
     """
     connection.execute("ALTER TABLE goals ADD COLUMN threads INTEGER NOT NULL DEFAULT 1")
 
@@ -97,9 +97,9 @@ def add_efficiency(connection: Connection) -> None:
 def tell_validation_from_test_data(connection: Connection) -> None:
     """Give goals scores of outputs, batches a reference, data metrics of outputs; drop what edges lost.
 
-    Edges lost on test data, by which nothing may be chosen. Sources of earlier jobs have not been measured on
-    test data as their packages were, and nothing says what was foreseen of their goals.
-    Nothing of a plan's time was spent on generating data.
+    The losses of edges are on test data, by which nothing may be chosen. Sources of earlier jobs have not
+    been measured on test data as their packages were, and nothing records the forecasts for their goals. No
+    time of a plan was spent on generating data.
     """
     connection.execute("DELETE FROM edges")
     connection.execute("ALTER TABLE goals ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
@@ -179,8 +179,8 @@ def add_details(connection: Connection) -> None:
 def prepare_by_itself(connection: Connection) -> None:
     """Move what algorithms have prepared from roots to a column, and say by distance what preparing takes.
 
-    How many steps they took is not known. ChamNet and nested networks alone have prepared anything; what the
-    latter take was never predicted.
+    The number of their steps is unknown. Only ChamNet and nested networks have prepared anything; the time of
+    the latter was never predicted.
     """
     connection.execute("ALTER TABLE batches ADD COLUMN preparations JSON NOT NULL DEFAULT '{}'")
     for job, number, text in connection.execute("SELECT job_id, number, root FROM batches").fetchall():

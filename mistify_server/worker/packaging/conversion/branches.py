@@ -53,9 +53,9 @@ def convert_branches(
 ) -> bytes:
     """Convert branches to a `.tflite` that takes the number of the branch to run as one more input.
 
-    Each branch has signatures of its own as well, for any batch and for batch 1. Only the branch that is
-    chosen runs; a number that is too small or too large means the nearest. Each has the base's operators,
-    whose weights are stored once.
+    Each branch also has signatures of its own, for any batch and for batch 1. Only the chosen branch runs; a
+    number that is too small or too large means the nearest branch. Each has the base's operators, whose
+    weights are stored once.
 
     Args:
         quantization: The precision of the package; quantization-aware training is not possible.

@@ -1,7 +1,7 @@
 """A signature with batch 1 fixed beside each with a free batch: accelerators do not resize.
 
-It has a graph of its own, a copy with the weights, the operators and most of the tensors of the other. Shapes
-that LiteRT computes at run time in the other graph are constants here.
+It has a graph of its own, a copy with the weights, the operators and most of the tensors of the original one.
+Shapes that LiteRT computes at run time in the original are constants here.
 """
 
 from copy import copy

@@ -1,7 +1,7 @@
 """The places of a network's weights in its `.tflite`, so that tuned weights can be written there.
 
-The network is converted with random numbers (marks) in place of the weights. No two marks are equal, and
-none is left out for being 0 or 1, so that each can be located; then the weights are written over them.
+The network is converted with random numbers (marks) in place of the weights. All marks differ, and none is 0
+or 1, which the converter might drop, so that each can be located; then the weights are written over them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

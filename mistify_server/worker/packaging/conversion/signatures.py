@@ -39,8 +39,8 @@ def with_branch_signatures(network: bytes) -> bytes:
 def _moved(model: Any, number: int, inputs: list[int]) -> int:
     """Move what a graph computes into a new one with fewer inputs, and have the old one run that.
 
-    Both graphs of a choice take the same inputs, so that a branch may get a number of which it has no use.
-    LiteRT's `CompiledModel` refuses signatures that leave out an input of their graph.
+    Both graphs of a choice take the same inputs, so a branch may get a number that it does not use. LiteRT's
+    `CompiledModel` refuses signatures that leave out an input of their graph.
 
     Args:
         number: Number of the graph.

@@ -19,8 +19,8 @@ def compare(
 ) -> None:
     """Check that a package computes what its original computes, for single examples and for a batch.
 
-    Outputs in float32 have to be equal. At another precision they have to be of one shape and finite:
-    how much it costs is what the package's accuracy shows.
+    Outputs in float32 have to be equal. At another precision they have to have the same shape and be finite;
+    the package's accuracy shows the cost of the precision.
 
     Args:
         original: The network before its conversion.

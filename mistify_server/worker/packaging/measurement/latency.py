@@ -55,9 +55,10 @@ def measure_latency(
 ) -> MeasuredLatency:
     """Time inferences on this machine, for 0.4 to 8 seconds where one takes less than 0.2 s.
 
-    Other work on the machine only ever adds to the time of an inference, and comes in spells. So bursts that
-    it slowed down are left out, and of the others that with the lowest median counts, once some come close;
-    the median within it leaves out single lucky runs. Where all were slowed down, the best of all counts.
+    Other work on the machine only ever adds to the time of an inference, and comes in spells. So bursts
+    slowed down by it are left out, and among the others the burst with the lowest median counts, once some
+    are close to it; the median within it leaves out single lucky runs. If all were slowed down, the best of
+    all counts.
 
     Args:
         network: A `.tflite`.

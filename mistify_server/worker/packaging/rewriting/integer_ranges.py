@@ -1,8 +1,8 @@
 """Operations whose integers the converter scales wrongly, rewritten so that it cannot.
 
-The converter gives what MINIMUM, MAXIMUM and SELECT read the range of what they write: other readers get
-values that were cut off. REVERSE_V2 writes the integers that it reads, on a scale of its own. ONE_HOT writes
-the zero of another scale, which is a half on its own; other values are right.
+The converter gives the inputs of MINIMUM, MAXIMUM and SELECT the range of their output: other readers get
+values that were cut off. REVERSE_V2 writes the integers that it reads, with a scale of its own. ONE_HOT
+writes the zero of another scale, which is one half on its own scale; other values are right.
 """
 
 from collections import Counter

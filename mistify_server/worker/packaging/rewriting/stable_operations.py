@@ -1,8 +1,8 @@
 """Operations that overflow in LiteRT as the converter writes them, rewritten into forms that do not.
 
-The converter writes Softplus, of which log_sigmoid and mish are made, as EXP, ADD, LOG: wrong above 88. Selu
-becomes an exponential of all numbers, in whose range integers lose the others. The reciprocal square root of
-zero is infinite in TensorFlow, and not a number in XNNPACK.
+The converter writes Softplus, the basis of log_sigmoid and mish, as EXP, ADD, LOG: wrong above 88. Selu
+becomes an exponential of all numbers, whose range leaves integers no resolution for the others. The
+reciprocal square root of zero is infinite in TensorFlow, and not a number in XNNPACK.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,8 +1,8 @@
 """Integers between the blocks of an int8 network: what one writes is what the next one reads.
 
-The converter gives every graph floats, which the graph quantizes as they come in, and makes floats again as
-they go out. Between two blocks both operators are left out, where the scales are the same but for rounding.
-Where they are not, as a variant's range is its own, the operator stays and goes from integers to integers.
+The converter gives every graph float inputs and outputs, which it quantizes and dequantizes. Between two
+blocks both operators are left out if the scales are the same except for rounding. If they differ, because a
+variant has a range of its own, the operator stays and converts integers to integers.
 """
 
 from collections.abc import Iterable
@@ -44,8 +44,8 @@ class _Conversion:
     def is_near(self, quantization: Any) -> bool:
         """Return whether a scale and zero point are those of the integers but for rounding.
 
-        Not so where an output has those of the graph's input, which is settled already: operators such as
-        concatenations and poolings may need them to be equal.
+        The answer is no if an output has the values of the graph's input, which is settled already: operators
+        such as concatenations and poolings may need them to be equal.
         """
         own, first = self.quantization, self.graph.tensors[self.graph.inputs[0]]
         if self.tensors is self.graph.outputs and _is_int8(first) and _equal(first.quantization, own):

@@ -62,7 +62,7 @@ def shapes(network: bytes) -> dict[int, tuple[int, ...]]:
     """Return the shapes of a network's tensors by their numbers, for a batch of one.
 
     They are known once an example of zeros has been run. All inputs are set: LiteRT does not clear memory,
-    and what happens to be there may be no index into a table.
+    and old content may be no index into a table.
     """
     interpreter = Interpreter(
         model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES

@@ -1,7 +1,8 @@
 """Blocks of outputs of a convolution that read one window of its input together, along the rows or columns.
 
-XNNPACK multiplies matrices in tiles of 7 x 32. By blocks a kernel that makes few channels is a matrix of more
-columns, and the gradients of a convolution with a stride, which differ from row to row, need one matrix.
+XNNPACK multiplies matrices in tiles of 7 x 32. In blocks, a kernel that makes few channels becomes a matrix
+of more columns, and the gradients of a convolution with a stride, which differ from row to row, need one
+matrix.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Kernels as matrices between what is read and what is made, by tables of their taps.
 
-A table [positions, outputs] has the tap, in the order of the kernel's rows, that connects a position with an
-output, or `NO_TAP`.
+A table [positions, outputs] has the tap that connects a position with an output, in the order of the kernel's
+rows, or `NO_TAP`.
 """
 
 from typing import Any, Final

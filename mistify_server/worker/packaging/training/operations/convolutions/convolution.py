@@ -1,7 +1,7 @@
 """Convolutions: LiteRT's own for constant kernels, matrix products for those that are trained.
 
-LiteRT's own is fast for constant kernels only: with one that is trained it takes three to five times as long.
-`column_pairs` has the products for few channels, `window_products` those for all others. Images are
+LiteRT's own convolution is fast for constant kernels only: with a trained one it takes three to five times as
+long. `column_pairs` has the products for few channels, `window_products` those for all others. Images are
 [groups * n, rows, columns, channels of a group], kernels [groups, rows, columns, read, made].
 """
 
