@@ -271,7 +271,7 @@ smallest input that it takes, and BERT encoders, all with random weights. *Least
 multiply-adds with one unit in each channel group. *Blocks*: residual blocks that can be left out; *shallow*:
 how far a network without every other of them is from the whole one that ignores what they make, as a share of
 the largest output (1e-4 at most). *Narrowed*: how far a network cut to half its
-multiply-adds is from the whole one with the cut units masked, as a share of the largest output (1e-4 at the
+multiply-adds is from the whole one with the cut units masked, as a share of the largest output (1e-4 at
 most). *Packaged*: how far LiteRT is from Keras for the narrowed network (1e-3 at most).
 
 """
