@@ -81,14 +81,14 @@ class ServeConfig(BaseSettings):
         ),
     ] = Field([], description="a list of origins", examples=[["https://porting.example.org"]])
     data_root: Annotated[
-        list[Path], typer.Option(help="Directory with models and data, may be repeated.")
+        list[Path], typer.Option(help="Directory with models and data; may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])
     allow_code: Annotated[
         bool,
         typer.Option(
             "--allow-code/--no-allow-code",
             help="Whether workers run Python files with metrics and losses that configs name. "
-            "Whoever may call the server can then run anything as its user.",
+            "Whoever can call the server can then run anything as its user.",
             show_default="no-allow-code",
         ),
     ] = Field(False, description="true or false", examples=[True])
@@ -105,14 +105,17 @@ class ServeConfig(BaseSettings):
         typer.Option(
             min=1,
             max=256,
-            help="Tasks that run at the same time.",
+            help="Number of tasks that run at the same time.",
             show_default="1; with Ray the cluster's CPUs",
         ),
     ] = Field(None, ge=1, le=256, description="a number from 1 to 256", examples=[2])
     max_goals: Annotated[
         int,
         typer.Option(
-            min=1, max=1_000_000, help="The most goals of a job.", show_default=f"{DEFAULT_MAX_GOALS:,}"
+            min=1,
+            max=1_000_000,
+            help="The highest number of goals in a job.",
+            show_default=f"{DEFAULT_MAX_GOALS:,}",
         ),
     ] = Field(
         DEFAULT_MAX_GOALS, ge=1, le=1_000_000, description="a number from 1 to 1,000,000", examples=[10_000]
@@ -122,7 +125,7 @@ class ServeConfig(BaseSettings):
         AfterValidator(_size),
         typer.Option(
             metavar="SIZE",
-            help="The most that uploads take on the disk: models and data that callers have sent.",
+            help="Disk space for uploads: models and data that callers have sent.",
             show_default=DEFAULT_MAX_UPLOADS,
         ),
     ] = Field(DEFAULT_MAX_UPLOADS, description="a size such as 50GB", examples=["50GB"])
@@ -154,19 +157,21 @@ class ServeConfig(BaseSettings):
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume/--no-resume", help="Whether unfinished jobs of the store go on.", show_default="resume"
+            "--resume/--no-resume",
+            help="Whether to resume unfinished jobs of the store.",
+            show_default="resume",
         ),
     ] = Field(True, description="true or false", examples=[True])
     worker_at_start: Annotated[
         bool,
         typer.Option(
             "--worker-at-start/--no-worker-at-start",
-            help="Whether a worker starts with the server: the first task waits some seconds less.",
+            help="Whether a worker starts with the server, which saves the first task some seconds.",
             show_default="no-worker-at-start",
         ),
     ] = Field(False, description="true or false", examples=[True])
     until_stdin_closes: Annotated[
-        bool, typer.Option("--until-stdin-closes", help="Stop also when the program that started it ends.")
+        bool, typer.Option("--until-stdin-closes", help="Also stop when the program that started it ends.")
     ] = Field(False, description="true or false", examples=[False])
 
     @classmethod

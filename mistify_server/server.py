@@ -125,7 +125,7 @@ class ServerSettings:
         token: Secret that callers have to send; needed to listen on other than loopback addresses.
         worker: The command that starts a worker; None for this package's own.
         worker_at_start: Whether a worker starts with the server, rather than with the first task.
-        resume: Whether unfinished jobs of the store go on.
+        resume: Whether to resume unfinished jobs of the store.
         until_stdin_closes: Whether to stop as well when the other end closes standard input.
     """
 
@@ -273,7 +273,7 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
         except MistifyError as error:
             if settings.http is not None or error.code is not ErrorCode.ADDRESS_IN_USE:
                 raise
-            _log.warning("there is no HTTP: %s", error)
+            _log.warning("HTTP is not available: %s", error)
             url = None
         yield url
 

@@ -19,8 +19,8 @@ def load_store(directory: Path) -> BlockStore:
             note = f" ({manifest.note})" if manifest.note else ""
             raise MistifyError(
                 ErrorCode.NOT_FOUND,
-                f"the package {directory} has no blocks, of which other networks could be made{note}; "
-                "packages of the algorithm adaptivenet have some",
+                f"the package {directory} has no blocks to make other networks from{note}; "
+                "packages made by the algorithm adaptivenet can have some",
             )
     return with_shipped(BlockStore.load(directory), directory)
 

@@ -61,7 +61,9 @@ def _with_authority(command: Any) -> Any:
 
 def _authority_option() -> Any:
     """Return `--ca` as Typer makes it of a function's parameter."""
-    text = "PEM file with the certificate of the authority of a server at tls://. Default: those of gRPC."
+    text = (
+        "PEM file with the authority's certificate, for a server at tls://. Default: those that gRPC trusts."
+    )
 
     def command(
         ca: Annotated[str | None, typer.Option(envvar=CA, metavar="FILE", help=text, callback=_trust)] = None,

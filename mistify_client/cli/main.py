@@ -32,7 +32,7 @@ DataRoots = Annotated[
     list[Path] | None,
     typer.Option(
         envvar="MISTIFY_DATA_ROOT",
-        help="Directory with models and data of this machine, may be repeated; what CONFIG names there is "
+        help="Directory with models and data on this machine; may be repeated. What CONFIG names there is "
         "sent to the --server. Default: the config's and the current one.",
     ),
 ]

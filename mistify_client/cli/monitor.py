@@ -74,9 +74,7 @@ def status(
             content = {**json.loads(state.status.read_bytes()), "running": state.is_held}
             shown = "\n".join(lines(content))
         except FileNotFoundError as error:
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f"no monitor has looked after {package}; {start}"
-            ) from error
+            raise MistifyError(ErrorCode.NOT_FOUND, f"no monitor has run for {package}; {start}") from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # as after a power cut
             raise MistifyError(
                 ErrorCode.NOT_FOUND,

@@ -108,7 +108,7 @@ def _resumable(server: str | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        fate = f"goes on at {server}" if server else "is kept as it stands"
+        fate = f"continues on {server}" if server else "is kept as it is"
         command = shlex.join(["mistify", *sys.argv[1:]])
         typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt

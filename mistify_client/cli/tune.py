@@ -46,7 +46,7 @@ def tune_package(
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Other data, on which to find out what the package forgets."),
+        typer.Option(metavar="FILE", help="Other data, to measure what the package forgets."),
     ] = None,
     token_file: TokenFile = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: LiteRT's own choice.")] = None,
@@ -109,7 +109,7 @@ def _resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         command = shlex.join(["mistify", *sys.argv[1:]])
-        typer.echo(f"Interrupted. The same command goes on after the last pass: {command}", err=True)
+        typer.echo(f"Interrupted. The same command continues after the last pass: {command}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
 
 
@@ -117,9 +117,7 @@ def _print_outcome(outcome: TuningOutcome, training: Training) -> None:
     """Print accuracy and loss before and after, the traffic with peers, and the version installed."""
     began, ended = outcome.began, outcome.ended
     if training.has_answers:
-        typer.echo(
-            f"accuracy on examples that were set apart: {began.accuracy:.1%} before, {ended.accuracy:.1%} now"
-        )
+        typer.echo(f"accuracy on held-out examples: {began.accuracy:.1%} before, {ended.accuracy:.1%} now")
     typer.echo(f"loss: {began.loss:.4g} before, {ended.loss:.4g} now")
     traffic = outcome.traffic
     if outcome.rounds or traffic.sent:

@@ -193,13 +193,15 @@ class Monitor:
         """Note in the log that an app cannot load what was chosen: once, until it can."""
         options, chosen = outcome.situation.options, outcome.situation.option
         others = ", ".join(options[number].name for number in outcome.not_followed)
-        reason = f"an app goes on with {others}, as it cannot load {options[chosen].name}: its log says why"
+        reason = (
+            f"an app still runs {others}, because it cannot load {options[chosen].name}: its log says why"
+        )
         self._journal.problem("options", reason if others else None)
 
     def _note_other_metric(self, outcome: IntervalOutcome) -> None:
         """Note in the log that the target of accuracy says nothing of subnets: once, until it does."""
         reason = (
-            f"the target of accuracy is in {outcome.manifest.metric}, and does not count: subnets are scored "
+            f"the accuracy target is ignored: it is in {outcome.manifest.metric}, but subnets are scored "
             f"by {outcome.other_metric} on this device"
         )
         self._journal.problem("accuracy", None if outcome.other_metric is None else reason)

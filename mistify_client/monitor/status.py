@@ -78,7 +78,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"{mark} {kind} {number}: {predicted} now, {expected} expected, "
             f"{branch['metric']} {branch['accuracy']:.4g}"
         )
-    yield f"device: {_reading(status['reading']) or 'nothing is known of it'}"
+    yield f"device: {_reading(status['reading']) or 'nothing is known about it'}"
     if (searched_ms := status["searched_ms"]) is not None:
         yield f"other subnets are searched: within {format_time(searched_ms, _DIGITS)} on a free device"
     if (replacement := status["replacement"]) is not None:

@@ -161,7 +161,7 @@ class _Collector:
         paths = list(_below(directory))
         for path in paths:
             if path.is_dir():
-                raise _unsent(directory, path, "files, or directories that are no links", "copy it")
+                raise _unsent(directory, path, "files, or directories that are not links", "copy it")
             if not self._may_be_sent(path.resolve()):
                 roots = " or ".join(map(str, self._roots))
                 raise _unsent(directory, path, f"files below {roots}", "copy it, or name its --data-root")

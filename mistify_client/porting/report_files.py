@@ -38,7 +38,7 @@ def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
     if not file.exists():
         raise MistifyError(
             ErrorCode.NOT_FOUND,
-            f"there is no {file}; expected the directory that mistify port has written into; "
+            f"there is no {file}; expected the output directory of mistify port; "
             "to name a job, name its --server as well",
         )
     try:

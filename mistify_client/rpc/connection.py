@@ -211,13 +211,13 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
         case grpc.StatusCode.UNAVAILABLE if _BAD_CERTIFICATE.search(call.details() or ""):
             return MistifyError(
                 ErrorCode.UNAUTHENTICATED,
-                f"whoever answers at {address} does not prove to be that ({call.details()}); name the "
+                f"the server at {address} did not prove its identity ({call.details()}); name the "
                 f"authority's certificate by --ca FILE (or in {CA}), and the server as its certificate does",
             )
         case grpc.StatusCode.UNAVAILABLE if _is_addressed_wrongly(call, address):
             other = address.removeprefix(TLS) if address.startswith(TLS) else TLS + address
-            speaks = "speaks no TLS" if address.startswith(TLS) else "speaks TLS"
-            problem = Problem("--server", address, f"{other}, as the server {speaks}", f"write {other}")
+            speaks = "does not speak TLS" if address.startswith(TLS) else "speaks TLS"
+            problem = Problem("--server", address, f"{other}, because the server {speaks}", f"write {other}")
             return invalid_config([problem], "the connection")
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return MistifyError(

@@ -89,7 +89,7 @@ def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> N
     if needed > room:
         raise MistifyError(
             ErrorCode.NO_ROOM,
-            f"there is no room for the package in {directory}: {format_bytes(needed, 3)} are still to come, "
+            f"there is no room for the package in {directory}: it needs {format_bytes(needed, 3)} more, "
             f"and {format_bytes(room, 3)} are left for it; free some, or choose a directory on another disk",
         )
 

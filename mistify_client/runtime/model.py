@@ -204,7 +204,7 @@ class PortedModel:
     def _put_off(self) -> None:
         """Keep the version that runs for now; called while an exception is handled."""
         self._retry_at = self._clock() + RETRY_SECONDS
-        logger.warning("%s goes on as it is: its new version cannot be loaded", self._package, exc_info=True)
+        logger.warning("%s stays as it is: its new version cannot be loaded", self._package, exc_info=True)
 
     def _take_over(self, generation: int) -> None:
         """Load the version that is current and let it take over; if that fails nothing changes."""
@@ -314,7 +314,9 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(package)) is not None:
-        logger.warning("%s is used as it was shipped: %s is no link to a version; remove it", package, other)
+        logger.warning(
+            "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
+        )
     try:
         network, options, generation = _opened_now(package, switchboard, threads)
     except MistifyError as error:

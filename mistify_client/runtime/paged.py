@@ -102,7 +102,7 @@ class PagedSubnets:
             self._put_off(number, error)
 
     def _put_off(self, number: int, error: BaseException) -> None:
-        logger.warning("subnet %d cannot be loaded, what runs goes on: %s", number, error)
+        logger.warning("subnet %d cannot be loaded, so the present one keeps running: %s", number, error)
         if number == self._wanted:
             self._retry_at = self._clock() + RETRY_SECONDS
 

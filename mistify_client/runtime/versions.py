@@ -185,8 +185,8 @@ def check_current(package: Path, expected: Path) -> None:
     if current(package) != expected:
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f"{package} has got another version than {expected} meanwhile; nothing was installed: begin "
-            "again with the current one",
+            f"{package} has got another version than {expected} in the meantime; nothing was installed: "
+            "start again from the current one",
         )
 
 

@@ -93,7 +93,7 @@ def adapt(
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
-            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is being adapted already, was tuned,
+            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is already being adapted, was tuned,
             or got another version meanwhile; CORRUPT_PACKAGE, a block, or the state, cannot be used; as for
             `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
         OSError: A file cannot be written.
@@ -181,7 +181,7 @@ def _supplied(
 def _held(tables: Path) -> Iterator[None]:
     """Make the directory of latency tables where it is missing, and hold it for this process alone."""
     tables.mkdir(parents=True, exist_ok=True)
-    with held_alone(tables, "the package is being adapted already"):
+    with held_alone(tables, "the package is already being adapted"):
         yield
 
 

@@ -94,7 +94,7 @@ class BlockSupply:
         try:
             self.fetch(variants)
         except (MistifyError, OSError) as error:
-            self._on_progress(f"the blocks that are here have to do, no others can be fetched: {error}")
+            self._on_progress(f"no other blocks can be fetched, so the ones here have to do: {error}")
 
     def _is_here(self, variant: BlockVariant) -> bool:
         path = self._directory / variant.file

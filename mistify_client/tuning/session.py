@@ -201,7 +201,7 @@ def _tuning_directory(shipped: Path) -> Iterator[Path]:
     """Yield the directory of a package's tuner, made where it is missing, for this process alone."""
     with damage_reported(state_directory(shipped)):
         directory = tuning_directory(shipped)
-        with held_alone(directory, "the package is being tuned already"):
+        with held_alone(directory, "the package is already being tuned"):
             yield directory
 
 

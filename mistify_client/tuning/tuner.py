@@ -101,12 +101,12 @@ class Tuner:
         except MistifyError as error:
             if error.code is not ErrorCode.UNAVAILABLE:
                 raise
-            self._note(f"the server is away and is tried again after tuning alone: {error}")
+            self._note(f"the server cannot be reached, and is tried again after tuning alone: {error}")
 
     def _begin(self) -> TuningProgress:
         """Return the saved progress of a tuning that was broken off, or that at the beginning."""
         if (saved := self._file.load()) is not None:
-            self._display.show_line(f"goes on: {saved.stage.value}")
+            self._display.show_line(f"resuming: {saved.stage.value}")
             return saved
         began = score_of(self._trainer, self._data.held_out)
         state = TrainingState.initial(began, self._trainer.weights(), began, len(self._data.validation))
@@ -184,7 +184,7 @@ class Tuner:
 
     def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
         """End the tuning, as there are no peers to be had; gains so far stay."""
-        self._note(f"goes on without peers: {error}")
+        self._note(f"continuing without peers: {error}")
         return progress.at(Stage.INSTALL)
 
     def _note(self, line: str) -> None:

@@ -74,7 +74,7 @@ def _attached(error: MistifyError) -> bytes:
         left_out += len(info.problems) - half
         del info.problems[half:]
     if left_out:
-        info.message += f" ({left_out:,} of the problems are left out here)"
+        info.message += f" (and {left_out:,} more problems)"
     return info.SerializeToString()
 
 

@@ -51,14 +51,14 @@ def failure_of(
     message = f"{_doing(task)} failed {counted(attempts, 'time')}: {cause}; {advice}{details}"
     if not loading:
         return TaskFailure(code=death.code.name, message=message)
-    problem = Problem("model", f"a model at which {cause}", "one that a worker can load", advice)
+    problem = Problem("model", f"a model with which {cause}", "one that a worker can load", advice)
     return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=message, problems=(problem,))
 
 
 def _cause(death: WorkerDied, *, onednn: bool) -> str:
     if ended_natively(death):
         also = "" if onednn else ", without its oneDNN optimizations as well"
-        return f"{death}, as TensorFlow ends its process where it fails{also}"
+        return f"{death}, because TensorFlow ends its process when it fails{also}"
     if _ran_out_of_memory(death):
         killed = isinstance(death, WorkerCrashed) and death.exit_code == -signal.SIGKILL
         return f"{death}, most likely because memory ran out" if killed else "the worker ran out of memory"

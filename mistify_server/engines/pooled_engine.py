@@ -169,7 +169,7 @@ class PooledEngine(Engine):
         kind, seconds = attempt.task.kind, self._deadlines[attempt.task.kind]
         if attempt.stage == LOADING:
             return _unloadable(f"took more than {seconds:,.0f} s to load")
-        message = f"the {kind} task was stopped as it took more than {seconds:,.0f} s"
+        message = f"the {kind} task was stopped because it took more than {seconds:,.0f} s"
         _log.warning(message, extra={"worker": attempt.worker, "task": kind})
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=message)
 

@@ -99,7 +99,7 @@ class RunningJobs:
         while self._tasks:  # a job may be started again while others end
             await asyncio.gather(*map(self._stop, list(self._tasks)))
         # A watcher that is between two events is not waiting: it sees the error when it looks again.
-        self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server stops; the job can be resumed")
+        self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server is stopping; the job can be resumed")
         for job_id in list(self._changed):
             self._wake_watchers(job_id)
 
@@ -168,7 +168,7 @@ class RunningJobs:
             try:
                 await self._adapt(job_id)
             except MistifyError as error:
-                _log.error("the job cannot go on until the server is started again: %s", error)
+                _log.error("the job cannot continue until the server is restarted: %s", error)
                 self._failures[job_id] = error
                 self._wake_watchers(job_id)
 

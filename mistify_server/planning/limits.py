@@ -19,9 +19,7 @@ from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.tasks.results import Inspection
 
 #: Of models that are graphs without layers.
-_NO_STRUCTURE = (
-    "this model has no Keras structure, so its architecture cannot be adapted, only quantized and packaged"
-)
+_NO_STRUCTURE = "this model has no Keras structure, so it can only be quantized and packaged, not adapted"
 _FIXED_COST = f"what it takes: {_NO_STRUCTURE}"
 _USE_KERAS = "give the Keras model itself, saved with model.save(FILE)"
 
@@ -49,7 +47,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
             yield Problem(
                 place=f"[{index}].branches",
                 value=f'{config.branches.count} branches of a model with an input "{BRANCH_INPUT}"',
-                expected="a model without one: the package tells by it which branch runs",
+                expected="a model without one: in the package, it selects the branch",
                 fix=f'rename the input "{BRANCH_INPUT}" in the model and its data, or leave the branches out',
             )
 
@@ -152,17 +150,17 @@ def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
         expected = f"a precision without training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].quantization", '"int8-qat"', expected, 'ask for "int8"')
     if config.branches is not None:
-        expected = f"none, as they take adapting: {_NO_STRUCTURE}"
+        expected = f"none, because they have to be adapted: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].branches", f"{config.branches.count} branches", expected, "leave them out")
     if config.compression is not None:
-        expected = f"none, as it takes training: {_NO_STRUCTURE}"
+        expected = f"none, because it needs training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].compression", str(config.compression), expected, "leave it out")
     if config.tuning.trainable != "none":
-        expected = f'"none", as it takes layers: {_NO_STRUCTURE}'
+        expected = f'"none", because it needs layers: {_NO_STRUCTURE}'
         yield Problem(f"[{index}].tuning.trainable", shown(config.tuning.trainable), expected, "leave it out")
     if config.dataset.losses:
-        expected = f"none, as nothing is trained: {_NO_STRUCTURE}"
+        expected = f"none, because nothing is trained: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].dataset.losses", shown(config.dataset.losses), expected, "leave them out")
     if rules := config.algorithm.config.get("layers"):
-        expected = f"none, as there are no layers: {_NO_STRUCTURE}"
+        expected = f"none, because there are no layers: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].algorithm.config.layers", shown(rules), expected, "leave them out")

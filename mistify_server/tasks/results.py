@@ -242,7 +242,7 @@ Result = (
 
 #: What is said of goals and forecasts that were computed without oneDNN.
 WITHOUT_ONEDNN: Final = (
-    "computed without TensorFlow's oneDNN optimizations, with which TensorFlow ends its process at this model"
+    "computed without TensorFlow's oneDNN optimizations, with which TensorFlow crashes on this model"
 )
 
 

@@ -55,7 +55,7 @@ class ServerState(Collector):
         yield GaugeMetricFamily("mistify_workers_busy", "Workers that have a task", load.busy)
         yield CounterMetricFamily("mistify_workers_lost", "Workers that died with a task", load.lost)
         yield CounterMetricFamily(
-            "mistify_upload_received_bytes", "Bytes of models and data that came", self._uploads.received
+            "mistify_upload_received_bytes", "Bytes of models and data received", self._uploads.received
         )
         yield GaugeMetricFamily(
             "mistify_uploads_bytes", "Bytes of models and data that are kept", self._uploads.kept
@@ -65,7 +65,7 @@ class ServerState(Collector):
         )
         yield GaugeMetricFamily(
             "mistify_store_free_bytes",
-            "Room on the disk of the store",
+            "Free space on the store's disk",
             shutil.disk_usage(self._directory).free,
         )
 

@@ -77,7 +77,7 @@ class TuningService:
                     self._swept_at = self._now()
             except Exception:
                 # A full disk, or an index that is away: both pass.
-                _log.exception("what is no longer needed is not removed; it is tried again in a minute")
+                _log.exception("what is no longer needed could not be removed; trying again in a minute")
             await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
 
     def forget_silent(self) -> bool:
@@ -96,7 +96,7 @@ class TuningService:
         group = self._tuning.group(key.group)
         if len(key.secret) != SECRET_BYTES:
             problem = Problem("secret", f"{len(key.secret)} bytes", f"{SECRET_BYTES} random ones", "make one")
-            raise MistifyError(ErrorCode.INVALID_PUBLICATION, "nobody can join so", [problem])
+            raise MistifyError(ErrorCode.INVALID_PUBLICATION, "nobody can join like that", [problem])
         member = Member(group.name, key.member)
         self._renew(member)
         published = self._tuning.published(member)
@@ -173,7 +173,7 @@ class TuningService:
         if expiry is None:
             raise MistifyError(
                 ErrorCode.NOT_FOUND,
-                f'you are no member of a group "{key.group}", or have said nothing for its lease; join',
+                f'you are not a member of a group "{key.group}", or your membership has expired; join',
             )
         if expiry / 1000 - self._now() < LEASE_SECONDS / 2:
             self._renew(member)
@@ -199,7 +199,7 @@ def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:
     if not 0 <= publication.accuracy <= 1:
         yield Problem("accuracy", str(publication.accuracy), "a share from 0 to 1", "divide by the examples")
     if not 1 <= publication.size <= most:
-        yield Problem("size", f"{publication.size:,} bytes", f"1 to {most:,}", "send the tuned weights alone")
+        yield Problem("size", f"{publication.size:,} bytes", f"1 to {most:,}", "send only the tuned weights")
     if not _DIGEST.fullmatch(publication.sha256):
         yield Problem("sha256", f'"{publication.sha256[:80]}"', "64 hex digits", "digest the weights")
 

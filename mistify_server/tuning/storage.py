@@ -89,7 +89,7 @@ def _redis_arguments(address: str) -> dict[str, object]:
     parts = urlsplit(address)
     database = parts.path.removeprefix("/") or "0"
     if parts.scheme != "redis" or not parts.hostname or not database.isdecimal():
-        raise ValueError("no address of a Redis server")
+        raise ValueError("not the address of a Redis server")
     return {
         "host": parts.hostname,
         "port": parts.port or _REDIS_PORT,

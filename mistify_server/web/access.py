@@ -179,5 +179,5 @@ def _host_name(host: str) -> str | None:
 
 
 def _refused(header: str, value: str, expected: str) -> ASGIApp:
-    message = f"got the {header} {value[:200]!r}; expected {expected}; requests of other sites are refused"
+    message = f"got the {header} {value[:200]!r}; expected {expected}; requests from other sites are refused"
     return problem_response(MistifyError(ErrorCode.UNAUTHENTICATED, message), HTTPStatus.FORBIDDEN)

@@ -90,7 +90,7 @@ def _session_routes(sessions: Sessions) -> APIRouter:
     )
     async def log_in(request: Request, response: Response) -> None:
         """Begin a session of a browser: it gets a cookie that no script can read and no other site sends."""
-        login = _read_login(await bounded_body(request, _MOST_LOGIN_BYTES, "send the token alone"))
+        login = _read_login(await bounded_body(request, _MOST_LOGIN_BYTES, "send only the token"))
         response.set_cookie(
             COOKIE,
             sessions.open(login.token),

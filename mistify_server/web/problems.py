@@ -144,7 +144,9 @@ async def _of_http(request: Request, error: HTTPException) -> Response:
         if error.status_code == ErrorCode.NOT_FOUND.http_status
         else ErrorCode.INVALID_CONFIG
     )
-    message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json has what can be asked"
+    message = (
+        f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists what can be requested"
+    )
     response = _answer(request, MistifyError(code, message), error.status_code)
     response.headers.update(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:

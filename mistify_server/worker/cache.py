@@ -121,7 +121,7 @@ def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
     if isinstance(data.validation, DataPart):
         return train, _load_data(data.validation)
     if len(train) < _LEAST_EXAMPLES:
-        expected = f"{_LEAST_EXAMPLES} examples at least, one to train on and one to choose by"
+        expected = f"at least {_LEAST_EXAMPLES} examples, one to train on and one to choose by"
         raise invalid(Problem("dataset.train", f"{len(train)} example", expected, "add some"))
     return split(train, data.validation)
 

@@ -39,6 +39,6 @@ def test_a_job_on_unlabelled_inputs_is_told_by_its_agreement_with_the_source(tmp
     assert goal["achieved"]["metric"] == report["source"]["metric"] == "agreement"
     assert report["source"]["accuracy"] == 1.0
     assert {output["metric"] for output in goal["outputs"]} == {"agreement", "balanced_agreement"}
-    assert "unlabelled inputs of your own" in goal["note"]
+    assert "your unlabelled inputs" in goal["note"]
     manifest = json.loads((tmp_path / "out" / "goals" / "half" / "manifest.json").read_text())
     assert (manifest["metric"], manifest["accuracy_examples"]) == ("agreement", 40)

@@ -158,7 +158,8 @@ def test_what_is_in_the_place_of_the_current_version_is_named(device, damage, ca
     package = damaged(device, "package.state/current", damage)
     load(package)
     assert (
-        f"{package} is used as it was shipped: {device / 'package.state/current'} is no link" in caplog.text
+        f"{package} is used as it was shipped: {device / 'package.state/current'} is not a link"
+        in caplog.text
     )
 
 

@@ -127,7 +127,7 @@ class _Predictions:
         chosen, limit = situation.options[option], situation.targets.latency
         takes = format_time(self._predicted(chosen), 3)
         basis = "predicted" if situation.idle else "measured"
-        against = "no latency is asked for" if limit is None else f"the target is {format_time(limit)}"
+        against = "no latency target is set" if limit is None else f"the target is {format_time(limit)}"
         parts = [f"{chosen.name} takes {takes} at the {basis} ratio {self._ratio:.2f}, {against}"]
         if option != situation.option:
             left = situation.options[situation.option]

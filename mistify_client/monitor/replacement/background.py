@@ -148,7 +148,7 @@ class Background:
             self._outdated_since = ended
         if ended - self._outdated_since < RETRY_SECONDS + self._config.probation:
             return
-        reason = "no app has loaded it: those that infer go on with another version, their logs say why"
+        reason = "no app has loaded it: those that run inferences use another version; their logs say why"
         with self._noting_problems():
             self._advance(replacement.at(Phase.ROLLING_BACK, reason))
 

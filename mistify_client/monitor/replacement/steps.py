@@ -106,7 +106,7 @@ class Steps:
         if goal.state.ended or job.state.ended:
             return self.rejected(replacement, f"{outcome}, and has no package")
         raise MistifyError(
-            ErrorCode.UNAVAILABLE, f"the server no longer tells of job {job_id}, which goes on"
+            ErrorCode.UNAVAILABLE, f"the server no longer reports on job {job_id}, which is still running"
         )
 
     def _download(self, replacement: Replacement) -> Replacement:

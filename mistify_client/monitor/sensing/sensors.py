@@ -13,7 +13,7 @@ with suppress(ImportError):
 
 #: The reason why nothing is known of the device; None if psutil is installed.
 PSUTIL_MISSING = (
-    "psutil is not installed, nothing is known of the device; pip install 'mistify-porting[monitor]'"
+    "psutil is not installed, so nothing is known about the device; pip install 'mistify-porting[monitor]'"
     if psutil is None
     else None
 )

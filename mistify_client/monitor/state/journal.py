@@ -86,7 +86,7 @@ class Journal:
             else:
                 self._problems[about] = reason
         if reason is None:
-            self.note("recovered", f"{about} is all right again")
+            self.note("recovered", f"{about}: no problem any more")
         else:
             self.note("problem", reason, about=about)
 

@@ -120,6 +120,6 @@ def _held_by(pid: str, directory: Path) -> MistifyError:
     process = f"process {pid}" if pid else "another process"
     return MistifyError(
         ErrorCode.CONFLICT,
-        f"a monitor looks after this package already ({process}, {directory}); stop it first, "
-        "or look at it with mistify status",
+        f"a monitor already runs for this package ({process}, {directory}); stop it first, "
+        "or see mistify status",
     )

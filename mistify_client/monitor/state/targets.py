@@ -19,7 +19,7 @@ from mistify_client.monitor.state.state import stamp
 def _absolute(quantity: Quantity, raw: object, example: str) -> float:
     if quantity.relative:
         raise InvalidValue(
-            raw, f'a limit such as "{example}"', "give a number with its unit: no source is here"
+            raw, f'a limit such as "{example}"', "give a number with its unit: there is no source here"
         )
     return quantity.value
 

@@ -102,7 +102,7 @@ def judge(
     finite = {peer: predictions for peer, predictions in peers.items() if peer not in left_out}
     for peer, ratio in _relative_distances(finite, own).items():
         if math.isinf(ratio):
-            left_out[peer] = "the own network and most peers predict the same, and it predicts something else"
+            left_out[peer] = "this device and most peers predict the same, and it predicts something else"
         elif ratio > FAR:
             left_out[peer] = f"its outputs are {ratio:.1f} times as far from the others' as is usual"
     for peer in finite.keys() - left_out.keys():

@@ -44,7 +44,8 @@ class DataRoots:
         for directory in directories:
             if not directory.is_dir():
                 raise MistifyError(
-                    ErrorCode.NOT_FOUND, f"the data root {directory} is no directory; make it or leave it out"
+                    ErrorCode.NOT_FOUND,
+                    f"the data root {directory} is not a directory; create it or leave it out",
                 )
         return cls(tuple(directory.resolve() for directory in directories), uploads)
 
@@ -71,7 +72,7 @@ class DataRoots:
                 return resolved
             outside = True
         if outside or (os.path.isabs(path) and not self._below_a_root(path)):
-            raise InvalidValue(path, expected, "move it there, or serve its root")
+            raise InvalidValue(path, expected, "move it there, or add its root")
         raise InvalidValue(path, expected, self._advice(path))
 
     def __str__(self) -> str:

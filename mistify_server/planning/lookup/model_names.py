@@ -110,7 +110,9 @@ def _options(full_name: str, rest: str, known: tuple[str, ...]) -> tuple[str, di
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
-        raise InvalidValue(full_name, "options as in ?NAME=VALUE&NAME=VALUE", "write them so") from error
+        raise InvalidValue(
+            full_name, "options as in ?NAME=VALUE&NAME=VALUE", "write them like that"
+        ) from error
     options = dict(pairs)
     for option in options:
         if option not in known:

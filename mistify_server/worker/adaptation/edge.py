@@ -347,7 +347,7 @@ def _adapt(
             break
         before, costs, steps = costs, executor.measure(), steps + taken
         if not taken and costs == before:
-            stuck = f"{excess(costs, assignment.budget)}; the algorithm neither trains nor cuts any more"
+            stuck = f"{excess(costs, assignment.budget)}; the algorithm no longer trains or cuts"
             break
         report(_adapting(steps, params, costs, weights, executor.trainer.loss))
     return steps, stuck

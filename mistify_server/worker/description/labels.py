@@ -55,7 +55,7 @@ def _output(key: str, counts: Counts) -> str:
     """
     with_classes = [output for output, count in counts.items() if count]
     if not with_classes:
-        raise InvalidValue("names of classes", "none, as no output tells classes apart", "remove them")
+        raise InvalidValue("names of classes", "none, because no output predicts classes", "remove them")
     if key == OVERALL and len(with_classes) > 1:
         example = f'write for example {{"{with_classes[0]}": [...]}}'
         raise InvalidValue("one list", f"names by output, of {', '.join(with_classes)}", example)

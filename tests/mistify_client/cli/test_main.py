@@ -236,7 +236,7 @@ def test_an_interrupted_command_can_be_resumed(service, config, tmp_path, signal
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert f"goes on at {service.address}" in errors
+    assert f"continues on {service.address}" in errors
     assert f"mistify port {config} --out" in errors
     all_met(service)
     again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

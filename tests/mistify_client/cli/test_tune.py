@@ -68,7 +68,7 @@ def test_tunes_alone(tune, device, settings):
     own.examples.targets["scores"][:] = (own.examples.targets["scores"] + 1) % 3
     result = tune(own, "--config", settings("rehearsal = 0\n" + SETTINGS.replace("0.01", "0.05")))
     assert result.exit_code == 0, result.output
-    assert "accuracy on examples that were set apart: " in result.output
+    assert "accuracy on held-out examples: " in result.output
     assert f"installed: {current(own.package)}" in result.output.replace("\n", "")
 
 
@@ -145,7 +145,7 @@ def test_a_full_disk_costs_the_peers_alone(device, settings, address, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     full = f"{outputs / own.examples.digest} cannot be written (No space left on device); free space"
-    assert f"note: goes on without peers: {full}" in result.stdout
+    assert f"note: continuing without peers: {full}" in result.stdout
     left = [line for line in result.stdout.splitlines() if line.startswith("left: ")]
     assert left == [f"left: {own.examples.digest}"]
 
@@ -159,7 +159,7 @@ def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
     monkeypatch.setattr("mistify_client.cli.tune.tune", interrupted)
     result = tune(own)
     assert result.exit_code == 130
-    assert "goes on after the last pass" in result.output
+    assert "continues after the last pass" in result.output
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_an_app_that_cannot_load_a_subnet_is_a_problem_until_it_can(watched):
     assert "options" not in watched.status["problems"]
     watched.step(4.0, 3)
     problem = watched.entries.until(event="problem", about="options")
-    assert problem["reason"] == "an app goes on with subnet 1, as it cannot load subnet 0: its log says why"
+    assert problem["reason"] == "an app still runs subnet 1, because it cannot load subnet 0: its log says why"
     watched.able = True
     watched.step(4.0, 3)
     assert watched.entries.until(event="recovered")["reason"] == "options is all right again"
@@ -160,7 +160,7 @@ def test_a_target_of_accuracy_counts_where_subnets_are_scored_in_such_figures(
     write_changes(watched.state.targets, {"accuracy": "0.8"})
     watched.step(1.0, 3)
     problem = (
-        f"the target of accuracy is in {package_metric}, and does not count: subnets are scored by other on "
+        f"the accuracy target is ignored: it is in {package_metric}, but subnets are scored by other on "
         "this device"
     )
     assert watched.status["problems"] == ({} if counts else {"accuracy": problem})

@@ -127,7 +127,7 @@ def test_names_lead_nowhere_else(tmp_path, name):
 
 def test_a_package_that_the_disk_has_no_room_for_is_refused_before_it_is_read(tmp_path):
     files, reader = [described("a", b"0123456789"), described("b", b"0123456789")], Reader(b"0123456789")
-    with pytest.raises(MistifyError, match="20B are still to come, and 19B are left for it") as caught:
+    with pytest.raises(MistifyError, match="it needs 20B more, and 19B are left for it") as caught:
         download_package(files, tmp_path, reader, room=lambda directory: 19)
     assert caught.value.code is ErrorCode.NO_ROOM
     assert reader.calls == []
@@ -139,7 +139,7 @@ def test_what_is_there_or_has_arrived_needs_no_room(tmp_path):
     (tmp_path / "there").write_bytes(reader.data)
     (tmp_path / "begun.part").write_bytes(b"0123")
     files = [described("there", reader.data), described("begun", reader.data)]
-    with pytest.raises(MistifyError, match="6B are still to come"):
+    with pytest.raises(MistifyError, match="it needs 6B more"):
         download_package(files, tmp_path, reader, room=lambda directory: 5)
     download_package(files, tmp_path, reader, room=lambda directory: 6)
     download_package(files, tmp_path, reader, room=lambda directory: 0)

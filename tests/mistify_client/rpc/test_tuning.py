@@ -189,7 +189,7 @@ def header(package, **changes):
         (lambda package: [header(package, size=2**62)], "size: got"),
         (lambda package: [header(package, size=-1)], "size: got"),
         (lambda package: [header(package, sha256="/etc/passwd")], "64 hex digits"),
-        (lambda package: [pb.PublishRequest(header=pb.PublishHeader())], "no member"),
+        (lambda package: [pb.PublishRequest(header=pb.PublishHeader())], "not a member"),
     ],
 )
 def test_malformed_uploads_are_refused_and_the_server_goes_on(  # noqa: PLR0917

@@ -134,7 +134,7 @@ def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, d
     result = adapted(device, data, "1x", on_progress=lines.append)
     assert result.chosen.latency_ms <= result.pool.budget_ms
     assert blocks_in(device) == here
-    assert any(line.startswith("the blocks that are here have to do") for line in lines)
+    assert any(line.startswith("no other blocks can be fetched") for line in lines)
 
 
 @pytest.mark.slow

@@ -156,7 +156,7 @@ def test_without_a_server_a_device_tunes_alone_and_says_so(device):
     assert outcome.version is not None
     assert outcome.rounds == 0
     assert "away" in outcome.notes[0]
-    assert "goes on without peers" in outcome.notes[1]
+    assert "continuing without peers" in outcome.notes[1]
 
 
 def test_a_server_that_goes_in_the_middle_costs_the_rounds_alone(store, device, monkeypatch):
@@ -174,7 +174,7 @@ def test_a_server_that_goes_in_the_middle_costs_the_rounds_alone(store, device, 
     monkeypatch.setattr(session.Exchange, "publish", last)
     outcome = own.tune(address)
     assert outcome.rounds == 0
-    assert "goes on without peers" in outcome.notes[0]
+    assert "continuing without peers" in outcome.notes[0]
     assert outcome.version is not None
 
 
@@ -192,7 +192,7 @@ def test_without_room_for_the_weights_of_peers_a_device_tunes_alone_and_says_so(
     outcome = own.tune(address)
     assert outcome.rounds == 0
     full = f"{own.state / 'weights'} cannot be written (File too large); free space"
-    assert outcome.notes[0].startswith(f"goes on without peers: {full}")
+    assert outcome.notes[0].startswith(f"continuing without peers: {full}")
     assert outcome.version is not None
     assert not list((own.state / "weights").iterdir())
 
@@ -404,7 +404,7 @@ def test_a_killed_tuner_goes_on_where_it_was(address, device):
     assert kept == sorted(set(kept))
     message = []
     outcome = own.tune(address, display=Lines(message))
-    assert message[0].startswith("goes on: ")
+    assert message[0].startswith("resuming: ")
     assert outcome.ended.loss < outcome.began.loss
     assert outcome.version is not None
     assert not (own.state / "progress.safetensors").exists()

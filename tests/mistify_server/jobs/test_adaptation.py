@@ -14,7 +14,7 @@ from mistify_server.engines.pooled_engine import DEADLINES
         (13, "13 parameters bring bad luck"),
         (17, "ValueError: 17 parameters are odd"),
         (19, "the loss became nan in step 3"),
-        (23, "the adapt task was stopped as it took more than 20 s"),
+        (23, "the adapt task was stopped because it took more than 20 s"),
     ],
 )
 async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(

@@ -243,7 +243,7 @@ def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int
     tuned = plain.batch.configs[1].model_copy(update={"tuning": TuningConfig(trainable=part)})
     (problem,) = unreachable(with_configs(plain, plain.batch.configs[0], tuned), fixed)
     assert (problem.place, problem.value) == ("[1].tuning.trainable", json.dumps(part))
-    assert problem.expected.startswith('"none", as it takes layers: this model has no Keras structure')
+    assert problem.expected.startswith('"none", because it needs layers: this model has no Keras structure')
     assert problem.fix == "leave it out"
 
 
@@ -275,7 +275,7 @@ def test_a_model_without_structure_is_reported_what_cannot_be_done_with_it() -> 
     assert "at least 1,000,000 multiply-adds" in limit.expected
     assert training.place == "[1].quantization"
     for problem in (training, limit):
-        assert "no Keras structure, so its architecture cannot be adapted, only quantized" in problem.expected
+        assert "no Keras structure, so it can only be quantized" in problem.expected
 
 
 @pytest.mark.parametrize("names", [("image",), ("image", "branch")])

@@ -190,7 +190,7 @@ async def test_joining_tells_how_devices_are_compared(coordinator):
 async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, device):
     stranger = fleet.device(9)
     for call in (coordinator.publish(stranger), coordinator.peers(stranger, 1)):
-        with pytest.raises(MistifyError, match="no member") as caught:
+        with pytest.raises(MistifyError, match="not a member") as caught:
             await call
         assert caught.value.code is ErrorCode.NOT_FOUND
     with pytest.raises(MistifyError, match="publish a model first"):

@@ -202,7 +202,7 @@ def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_g
     agreed = (package({"image": inputs})["digit"].argmax(axis=1) == own).mean()
     assert (manifest.metric, manifest.accuracy) == (Metric.AGREEMENT, pytest.approx(agreed))
     assert agreed > 0.9
-    assert "unlabelled inputs of your own" in manifest.note
+    assert "your unlabelled inputs" in manifest.note
 
 
 def test_labelled_test_data_tell_how_often_a_package_without_other_labels_is_right(

@@ -136,7 +136,7 @@ def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
     assert 0.1 < alone.package.accuracy < 1
     scores = {score.metric: score.value for score in alone.package.output_scores}
     assert scores[Metric.BALANCED_AGREEMENT] == pytest.approx(recall_score(true, predicted, average="macro"))
-    assert "unlabelled inputs of your own" in alone.package.note
+    assert "your unlabelled inputs" in alone.package.note
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def _beyond_half(network: bytes, layers: Collection[str]) -> str:
         return ""
     return (
         f"weights of {_named(name, layers)} reach {largest[name]:.3g}, and float16 ends at "
-        f"{_LARGEST_HALF:,.0f}; float32 keeps them, and so does dynamic"
+        f"{_LARGEST_HALF:,.0f}; float32 and dynamic keep them"
     )
 
 

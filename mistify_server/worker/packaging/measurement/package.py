@@ -27,12 +27,12 @@ from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, sig
 
 #: The notes of packages whose test data, or only the data they were chosen by, have the source's answers.
 _GENERATED: Final = (
-    "is measured on inputs that were generated, by how far it agrees with the source: on real inputs it may "
-    "agree far less"
+    "is measured on generated inputs, by how far it agrees with the source: on real inputs it may agree far "
+    "less"
 )
 _UNLABELLED: Final = (
-    "is measured on unlabelled inputs of your own, by how far it agrees with the source: how often that is "
-    "right, nobody knows"
+    "is measured on your unlabelled inputs, by how far it agrees with the source: how often the source is "
+    "right is not known"
 )
 _CHOSEN_BY_AGREEMENT: Final = "was chosen by how far it agrees with the source, without labels"
 

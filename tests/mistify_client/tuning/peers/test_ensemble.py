@@ -151,6 +151,6 @@ def test_where_the_own_network_says_the_same_as_most_who_says_anything_else_is_l
     actual = judged_figures(0, a=0, b=0, c=0, off=1e6)
     assert actual.trusted == ("a", "b", "c")
     assert actual.left_out == {
-        "off": "the own network and most peers predict the same, and it predicts something else"
+        "off": "this device and most peers predict the same, and it predicts something else"
     }
     assert not judged_figures(0, a=0, b=0).left_out

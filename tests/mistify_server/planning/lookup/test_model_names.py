@@ -37,7 +37,7 @@ def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
         ("keras.applications/MobileNetV2?classes=1", "classes from 2", "classes=2"),
         ("keras.applications/MobileNetV2?input=1e3", "input from 8", "input=8"),
         ("keras.applications/MobileNetV2?input=8&input=9", "every option once", "leave"),
-        ("keras.applications/MobileNetV2?input", "?NAME=VALUE", "write them so"),
+        ("keras.applications/MobileNetV2?input", "?NAME=VALUE", "write them like that"),
         ("keras.applications/MobileNetV2?weights=../key", "a file below a data root", ""),
         ("keras_hub/../root", "a directory below a data root", ""),
         ("keras_hub/bert?input=3", "classes, sequence", ""),

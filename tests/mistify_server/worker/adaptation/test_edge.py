@@ -162,7 +162,7 @@ def test_an_algorithm_that_neither_trains_nor_cuts_comes_to_an_end(
     params = Params(tune_steps=0)
     outcome = run_edge(Idle(params), assignment, params, (), lambda *_: None, measure=never, read=unread)
     assert (outcome.met, outcome.steps) == (False, 0)
-    assert outcome.reason == "flops 1 over 0.5; the algorithm neither trains nor cuts any more"
+    assert outcome.reason == "flops 1 over 0.5; the algorithm no longer trains or cuts"
 
 
 @pytest.mark.parametrize("surplus", [1.0, 1.6, 0.6])

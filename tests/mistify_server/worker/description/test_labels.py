@@ -74,4 +74,4 @@ def test_names_that_do_not_fit_are_refused(declared: Any, message: str) -> None:
 
 def test_without_classes_there_are_no_names() -> None:
     (problem,) = labels({"": ("a", "b")}, {"price": 0})
-    assert "no output tells classes apart" in problem
+    assert "no output predicts classes" in problem
