@@ -1,7 +1,7 @@
 """Tasks of small networks on the built-in digits."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 
@@ -9,8 +9,6 @@ from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 layers = keras.layers
-
-T = TypeVar("T", bound=Any)
 
 DATA = DataSource(train="builtin:digits-train", test="builtin:digits-test")
 SETTINGS = {"source_steps": 4, "adapt_steps": 4, "cuts": 2, "tune_steps": 2, "max_steps": 8}
@@ -31,12 +29,6 @@ def recipe(model: ModelSource, **changes: Any) -> Recipe:
 def taught(teacher: str, **changes: Any) -> TaughtRecipe:
     """Return a recipe with a teacher; few tasks look at the model."""
     return TaughtRecipe(teacher=teacher, **{"model": ModelSource(path="source.keras"), **COMMON, **changes})
-
-
-def by_recipe(task: T, **changes: Any) -> T:
-    """Return a task whose recipe has other values of some fields."""
-    recipe: Recipe = task.recipe
-    return task.model_copy(update={"recipe": recipe.model_copy(update=changes)})
 
 
 def shallow() -> keras.Model:

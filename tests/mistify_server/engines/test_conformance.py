@@ -18,6 +18,7 @@ from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.results import AdaptResult, Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from tests.mistify_server.engines.starting import patiently
+from tests.mistify_server.recipes import by_recipe
 
 Make = Callable[..., Engine]
 Until = Callable[[Callable[[], bool]], Any]
@@ -272,7 +273,7 @@ async def test_a_worker_that_ends_itself_is_replaced_by_one_without_onednn(
     assert [task["onednn"] for task in site.tasks("adapt")] == ["1", "0", "0", "0"]
     # Others are as fast as ever.
     parent = artifacts_of(site.store).put(b'{"flops": 90, "params": 90}', ".json")
-    other = adapt_task(site).model_copy(update={"parent": parent, "teacher": parent})
+    other = by_recipe(adapt_task(site).model_copy(update={"parent": parent}), teacher=parent)
     await engine.run(other, ignore)
     assert [task["onednn"] for task in site.tasks("adapt")][4:6] == ["1", "0"]
 
@@ -317,7 +318,7 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("print('hello')", "no answer: b'hello"),
+        ("print('hello')", "not an answer: b'hello"),
         pytest.param("print('x' * 5_000_000)", "more than 4,194,304 bytes", marks=pytest.mark.slow),
         ("import sys; sys.exit('no tensorflow')", "exit code 1; try it again; the server's log worker-0.log"),
     ],

@@ -16,7 +16,7 @@ from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
-from tests.mistify_server.digits_tasks import by_recipe
+from tests.mistify_server.recipes import by_recipe
 from tests.support.plug_ins import LAYERS, installed
 
 INSPECTION = Inspection(costs={"flops": 2.0}, floor={"flops": 1.0})
@@ -139,7 +139,7 @@ async def test_other_code_of_its_own_inspects_again(
     monkeypatch.setattr("mistify_server.planning.known_inspections._environment", lambda installed: "new")
     await known.result(task, inspect)
     assert inspect.count == 2
-    assert {path.name for path in code.files_of("executors")} >= {"morphnet.py", "trainer.py"}
+    assert {path.parent.name for path in files("executors")} >= {"morphnet", "training"}
 
 
 async def test_what_is_wrong_is_looked_at_again(known: KnownInspections, task: InspectTask) -> None:

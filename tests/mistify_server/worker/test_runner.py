@@ -169,7 +169,7 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
     for target, met in ((4.0, True), (1e-9, False)):
         made = runner.run(
             AdaptTask(
-                recipe=taught(root.teacher, seed=7, **common),
+                recipe=taught(root.teacher, **{**common, "seed": 7}),
                 parent=root.root,
                 budget=budget,
                 targets=overall(target, Metric.MSE),
@@ -281,6 +281,6 @@ def test_goals_learn_from_flipped_images_where_the_source_does_not_mind(
     common["data"] = learned
     budget = {"flops": 0.7 * root.root_costs["flops"]}
     made: Any = runner.run(
-        AdaptTask(recipe=taught(root.teacher, seed=7, **common), parent=root.root, budget=budget)
+        AdaptTask(recipe=taught(root.teacher, **{**common, "seed": 7}), parent=root.root, budget=budget)
     )
     assert made.met, made.reason

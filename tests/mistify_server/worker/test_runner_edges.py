@@ -28,7 +28,8 @@ from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, P
 from mistify_server.worker.adaptation.edge import EdgeOutcome
 from mistify_server.worker.adaptation.widening import is_widened
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, by_recipe, recipe, saved_source, taught
+from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, recipe, saved_source, taught
+from tests.mistify_server.recipes import by_recipe
 from tests.support.targets import overall
 
 layers = keras.layers

@@ -13,7 +13,7 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.layers import layer_table, profile_of
-from tests.mistify_server.digits_tasks import by_recipe
+from tests.mistify_server.recipes import by_recipe
 from tests.mistify_server.worker.packaging.networks import PI, network, package_task
 
 layers = keras.layers

@@ -21,7 +21,7 @@ from mistify_client.tuning.trainer import PackageTrainer
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
-from tests.mistify_server.digits_tasks import by_recipe
+from tests.mistify_server.recipes import by_recipe
 from tests.mistify_server.worker.packaging.networks import (
     images,
     network,

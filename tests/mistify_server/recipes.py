@@ -1,0 +1,13 @@
+"""Tasks with other recipes."""
+
+from typing import Any, TypeVar
+
+from mistify_server.tasks.recipe import Recipe
+
+T = TypeVar("T", bound=Any)
+
+
+def by_recipe(task: T, **changes: Any) -> T:
+    """Return a task whose recipe has other values of some fields."""
+    recipe: Recipe = task.recipe
+    return task.model_copy(update={"recipe": recipe.model_copy(update=changes)})
