@@ -123,7 +123,9 @@ def test_an_app_that_cannot_load_a_subnet_is_a_problem_until_it_can(watched):
     assert "options" not in watched.status["problems"]
     watched.step(4.0, 3)
     problem = watched.entries.until(event="problem", about="options")
-    assert problem["reason"] == "an app still runs subnet 1, because it cannot load subnet 0: its log says why"
+    assert (
+        problem["reason"] == "an app still runs subnet 1, because it cannot load subnet 0: its log says why"
+    )
     watched.able = True
     watched.step(4.0, 3)
     assert watched.entries.until(event="recovered")["reason"] == "options is all right again"

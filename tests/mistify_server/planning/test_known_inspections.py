@@ -139,7 +139,7 @@ async def test_other_code_of_its_own_inspects_again(
     monkeypatch.setattr("mistify_server.planning.known_inspections._environment", lambda installed: "new")
     await known.result(task, inspect)
     assert inspect.count == 2
-    assert {path.parent.name for path in files("executors")} >= {"morphnet", "training"}
+    assert {path.parent.name for path in code.files_of("executors")} >= {"morphnet", "training"}
 
 
 async def test_what_is_wrong_is_looked_at_again(known: KnownInspections, task: InspectTask) -> None:
