@@ -15,7 +15,22 @@ GENERATED: Final = Path("mistify/v1")
 
 #: An entry that begins with one of these only leans on the name before it: "network: Of the goal."
 EMPTY_FIRST_WORDS: Final = frozenset(
-    ("As", "Has", "Is", "Likewise", "Of", "That", "There", "Those", "What", "Which", "Whose")
+    (
+        "As",
+        "Has",
+        "Is",
+        "It",
+        "Likewise",
+        "Of",
+        "That",
+        "There",
+        "They",
+        "Those",
+        "To",
+        "What",
+        "Which",
+        "Whose",
+    )
 )
 
 _HEADER: Final = re.compile(r"(Args|Attributes|Raises|Returns|Yields):")

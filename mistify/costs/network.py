@@ -45,10 +45,10 @@ class LayerCost:
         output: Tensor written, by index.
         in_place: Whether the output takes no memory of its own (an activation fused into the layer
             before it, a reshape).
-        stored_biases: How many of the stored weights belong to biases and other vectors.
+        stored_biases: Number of stored weights that belong to biases and other vectors.
         operations: The operators that it runs in LiteRT.
-        operators: How many operators of the file it becomes, where these are more than its operations, as the
-            steps of a recurrent layer are.
+        operators: Number of operators in the file, where these are more than its operations, as the steps of
+            a recurrent layer are.
     """
 
     name: str

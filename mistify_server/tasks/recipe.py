@@ -13,15 +13,15 @@ SOURCE: Final = -1
 
 
 class Recipe(Message):
-    """All that the networks of a batch are made from.
+    """Everything that the networks of a batch are made from.
 
     Attributes:
-        model: The source, as it came.
-        data: To train, choose and test with.
-        algorithm: Its name; `auto` in a batch whose nodes have algorithms of their own.
-        settings: Those of the algorithm, as the config has them; each algorithm checks its own.
+        model: The source before tuning.
+        data: The data for training, choices and tests.
+        algorithm: Name of the algorithm; `auto` in a batch whose nodes have algorithms of their own.
+        settings: Settings of the algorithm from the config; each algorithm checks its own.
         hardware: Profile name -> the profile by which costs are predicted.
-        seed: The beginning of all randomness.
+        seed: Seed for everything random.
     """
 
     model: ModelSource

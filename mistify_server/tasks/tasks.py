@@ -115,7 +115,7 @@ class PackageTask(Message):
     """A task that turns a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
     Attributes:
-        recipe: What the network is made from, with the settings of training.
+        recipe: The recipe of the network, with the settings of training.
         settings: Settings that the goal asks for.
         checkpoint: The artifact of the adapted network.
         costs: Costs of the checkpoint by axis.

@@ -34,7 +34,7 @@ class TrainingSetups:
         """Return the data and settings that the students of a teacher are trained with.
 
         Args:
-            recipe: Has the teacher, and the data that both are trained on.
+            recipe: Provides the teacher, and the data that both are trained on.
             distilled: Whether students learn from the teacher's predictions, too.
         """
         settings = recipe.data.settings

@@ -23,7 +23,7 @@ class CompressionConfig(Settings):
 
     Attributes:
         sparsity: Share of each kernel's weights that become zero.
-        clusters: How many different values each kernel is left with.
+        clusters: Number of different values that each kernel is left with.
     """
 
     sparsity: float | None = Field(
