@@ -55,7 +55,7 @@ from mistify.costs.quantization import Quantization
 from mistify.profiling.measuring import load_network
 from mistify.tflite.combining import names_of, read_network
 from mistify.wording import counted
-from mistify_client.assembly.stitching import stitch, stitched
+from mistify_client.assembly.stitching import stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.converter import convert_function, saved
 from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, typed
@@ -291,7 +291,9 @@ def _memory_share() -> float:
     with TemporaryDirectory() as name:
         directory = Path(name)
         files = _store(directory, _convolutions(depth=16, width=256))
-        (directory / "whole.tflite").write_bytes(stitch(directory, files))
+        (directory / "whole.tflite").write_bytes(
+            stitched({file: (directory / file).read_bytes() for file in files})
+        )
         nothing, whole, block = (
             median(_resident_bytes(directory / part for part in parts) for _ in range(3))
             for parts in ((), ("whole.tflite",), (files[len(files) // 2],))

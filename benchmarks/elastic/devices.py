@@ -95,7 +95,7 @@ class Chooser:
     """
 
     def __init__(self, ported: PortedBlocks, table: LatencyTable) -> None:
-        self._directory = ported.directory
+        self._files = ported.files
         self._store = ported.store
         self._space = SubnetSpace(self._store)
         self._table = table
@@ -126,14 +126,14 @@ class Chooser:
         return tuple(self._store.network_of(files))
 
     def _scorer(self, data: Examples) -> SubnetScorer:
-        evaluation = GroupEvaluation(self._directory, self._store, self._table, data.inputs)
+        evaluation = GroupEvaluation(self._files, self._store, self._table, data.inputs)
         return SubnetScorer(evaluation, self._store, self._space.original, data.targets)
 
 
 def measure(options: Namespace) -> Figures:
     """Let devices choose with each seed, print the tables and return the medians."""
     with ported_blocks(options) as ported, TemporaryDirectory() as state:
-        table = latency_table(ported.directory, ported.store, Path(state), threads=1)
+        table = latency_table(ported.files, ported.store, Path(state), threads=1)
         chooser, data = Chooser(ported, table), device_examples(options, ported.store)
         runs = []
         for seed in seeds_of(options):

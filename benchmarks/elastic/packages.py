@@ -11,6 +11,7 @@ import numpy as np
 
 from executors.structure.blocks import Block
 from mistify.costs.quantization import Quantization
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import Manifest, MeasuredLatency, Versions
 from mistify.package.records import describe_file
@@ -57,8 +58,9 @@ def write_package(directory: Path, size: Size, images: int) -> Path:
     for name, content in block_store([*original, *_variants(size)], Quantization.NONE).items():
         (directory / name).write_bytes(content)
     serve = directory / "serve.tflite"
-    serve.write_bytes(stitch(directory, [block.file for block in original]))
     store = BlockStore.load(directory)
+    with BlockFiles(directory) as files:
+        serve.write_bytes(stitch(files, store.network_of([block.file for block in original])))
     Manifest(
         job="benchmark",
         goal="elastic",

@@ -45,6 +45,7 @@ from rich.table import Table
 
 from benchmarks.elastic.stores import PortedBlocks, add_options, device_examples, ported_blocks
 from benchmarks.harness.run import Figures, Target, paired_ratio, run, seeds_of
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
 from mistify_client.subnets.candidates import Candidate, Scorer, SubnetScore
@@ -123,7 +124,7 @@ class Device(NamedTuple):
     """The blocks and data that a search works on.
 
     Attributes:
-        directory: Directory of the blocks.
+        files: Files of the blocks.
         store: Manifest of the blocks.
         space: Subnets of the blocks.
         table: Latencies of the blocks.
@@ -131,7 +132,7 @@ class Device(NamedTuple):
         held_out: Data that the search never sees.
     """
 
-    directory: Path
+    files: BlockFiles
     store: BlockStore
     space: SubnetSpace
     table: LatencyTable
@@ -146,12 +147,12 @@ class Device(NamedTuple):
     def evaluation(self, feature_bytes: int = FEATURE_BYTES) -> GroupEvaluation:
         """Return an evaluation of subnet groups on the data of the search, with so much room for features."""
         return GroupEvaluation(
-            self.directory, self.store, self.table, self.searched.inputs, feature_bytes=feature_bytes
+            self.files, self.store, self.table, self.searched.inputs, feature_bytes=feature_bytes
         )
 
     def scorer(self, data: Examples) -> SubnetScorer:
         """Return a scorer that scores groups of subnets as the product does."""
-        evaluation = GroupEvaluation(self.directory, self.store, self.table, data.inputs)
+        evaluation = GroupEvaluation(self.files, self.store, self.table, data.inputs)
         return SubnetScorer(evaluation, self.store, self.space.original, data.targets)
 
 
@@ -259,10 +260,10 @@ def _device(ported: PortedBlocks, data: Examples, seed: int) -> Device:
     """Return a device with images to search on, drawn with a seed."""
     store, space = ported.store, SubnetSpace(ported.store)
     with TemporaryDirectory() as state:
-        table = latency_table(ported.directory, store, Path(state), threads=1)
+        table = latency_table(ported.files, store, Path(state), threads=1)
     order = np.random.default_rng(seed).permutation(len(data))
     searched, held_out = data.subset(order[:SEARCHED]), data.subset(order[SEARCHED:])
-    return Device(ported.directory, store, space, table, searched, held_out)
+    return Device(ported.files, store, space, table, searched, held_out)
 
 
 def _shortened(side: Side, options: Namespace) -> Side:

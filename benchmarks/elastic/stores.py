@@ -16,6 +16,7 @@ from benchmarks.elastic.networks import resnet14, resnet20
 from benchmarks.harness.run import add_data_option, add_seeds_option, data_with
 from benchmarks.harness.worker import TEST, TRAIN, Porting
 from mistify.costs.quantization import Quantization
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -54,6 +55,11 @@ class PortedBlocks(NamedTuple):
     def store(self) -> BlockStore:
         """The blocks."""
         return BlockStore.load(self.directory)
+
+    @property
+    def files(self) -> BlockFiles:
+        """The files of the blocks, which are open as long as this is in use."""
+        return BlockFiles(self.directory)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from rich.console import Console
 from benchmarks.elastic.packages import Size, write_package
 from benchmarks.harness.monitoring import monitored
 from benchmarks.harness.run import Figures, Target, run
-from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
@@ -194,13 +194,13 @@ class _App:
     """
 
     def __init__(self, package: Path, image: npt.NDArray[np.float32]) -> None:
-        state, manifest = state_directory(package), Manifest.load(package)
-        options = options_of(package, manifest, state)
+        state, opened = state_directory(package), Package.open(package)
+        options = options_of(opened, state)
         self.best = len(options.options) - 1
-        opened = open_subnets(package, manifest, options, self.best, options.threads)
+        subnets = open_subnets(opened, options, self.best, options.threads)
         switchboard = Switchboard.open(state)
         switchboard.option = self.best
-        self.subnets = SlowableSubnets(opened)
+        self.subnets = SlowableSubnets(subnets)
         self.model = PortedModel(
             package, switchboard, recorded(self.subnets, options, state, switchboard.generation)
         )

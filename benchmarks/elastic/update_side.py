@@ -30,7 +30,7 @@ def _largest(package: Path, data: Path) -> None:
     """Load the original network, which has the most weights, and run it on one example."""
     store = BlockStore.load(package)
     files = tuple(block.file for block in SubnetSpace(store).original)
-    network = PagedNetwork(package, ChosenBlocks(files=files), 1)
+    network = PagedNetwork(package, store, ChosenBlocks(files=files), 1)
     with np.load(data) as arrays:
         network({store.inputs[0].name: arrays["x"][:1]})
     network.close()

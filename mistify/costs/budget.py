@@ -18,6 +18,9 @@ MEMORY = "memory_bytes"
 SIZE = "size_bytes"
 LATENCY = "latency_ms"
 
+#: The hardware that packages are measured on where they are made.
+HOST_NAME: Final = "host"
+
 #: axis -> cost of a network.
 Costs: TypeAlias = Mapping[str, float]
 

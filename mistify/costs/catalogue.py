@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from mistify.costs.budget import at_threads
+from mistify.costs.budget import HOST_NAME, at_threads
 from mistify.costs.efficiency import MEASURED
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
@@ -35,7 +35,7 @@ _KERNEL_LAUNCH_US: Final = 5.0
 _EDGE_TPU_START_US: Final = 500.0
 
 #: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
-HOST = data_sheet("host", 50.0, 10.0)
+HOST = data_sheet(HOST_NAME, 50.0, 10.0)
 
 _PROFILES = (
     HOST,

@@ -1,24 +1,14 @@
 """The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 6)."""
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from mmap import ACCESS_READ, mmap
-from os import fstat
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import TensorInfo
-from mistify.package.records import (
-    FileName,
-    PackagedFile,
-    Record,
-    corrupt_package,
-    digest_of,
-    read_record,
-)
+from mistify.package.records import FileName, PackagedFile, Record, read_record
 from mistify.package.training import OutputEncoding
 from mistify.wording import counted
 
@@ -156,49 +146,6 @@ class BlockStore(Record):
                 CORRUPT_PACKAGE with every problem in it.
         """
         return read_record(directory, BLOCKS, cls, BLOCKS_FORMAT)
-
-
-def read_block(directory: Path, variant: BlockVariant) -> bytes:
-    """Return the file of a variant.
-
-    Args:
-        directory: The block store.
-
-    Raises:
-        MistifyError: As for `mapped_block`.
-    """
-    with mapped_block(directory, variant) as content:
-        return bytes(content)
-
-
-@contextmanager
-def mapped_block(directory: Path, variant: BlockVariant) -> Iterator[bytes | mmap]:
-    """Return a context with the content of a variant's file, mapped into memory for as long.
-
-    Args:
-        directory: The block store.
-
-    Raises:
-        MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or of another network.
-    """
-    path, expected = directory / variant.file, variant.content
-    try:
-        file = path.open("rb")
-    except FileNotFoundError as error:
-        problem = Problem(str(path), "no such file", f"{expected.size} bytes", "fetch it again")
-        raise corrupt_package(directory, [problem]) from error
-    with file:
-        if fstat(file.fileno()).st_size == expected.size:
-            with mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
-                if PackagedFile.of(mapped) == expected:
-                    yield mapped
-                    return
-        content = file.read()  # what cannot be mapped, such as an empty file or a pipe, or is damaged
-    actual = PackagedFile.of(content)
-    if actual != expected:
-        problem = Problem(str(path), digest_of(actual), digest_of(expected), "fetch it again")
-        raise corrupt_package(directory, [problem])
-    yield content
 
 
 def _gap(what: str, expected: int) -> MistifyError:

@@ -22,7 +22,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 class Record(BaseModel):
     """A part of what describes a package."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class PackagedFile(Record):
@@ -46,31 +46,64 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
         newest: The newest `format_version` that can be read.
 
     Raises:
-        MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote it,
-            CORRUPT_PACKAGE with every problem in it.
+        MistifyError: As `read_content` and `parse_record`.
+    """
+    return parse_record(directory / name, read_content(directory, name), kind, newest)
+
+
+def read_content(directory: Path, name: str) -> bytes:
+    """Return the content of a file that describes the other files of a directory.
+
+    Raises:
+        MistifyError: NOT_FOUND if there is none, CORRUPT_PACKAGE if it cannot be read.
     """
     path = directory / name
     try:
-        content = json.loads(path.read_bytes())
+        return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is not a package: it has no {name}") from error
     except OSError as error:  # such as of a directory in its place
         value = error.strerror or str(error)
         problem = Problem(str(path), value, "a file that can be read", "fetch the package again")
         raise corrupt_package(directory, [problem]) from error
+
+
+def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> _Kind:
+    """Return the record in the content of a JSON file.
+
+    Args:
+        path: The file, which errors name.
+        content: What was read from it.
+        kind: The model of the record.
+        newest: The newest `format_version` that can be read.
+
+    Raises:
+        MistifyError: STORE_VERSION if a newer version of Mistify wrote it, CORRUPT_PACKAGE with every problem
+            in it.
+    """
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError:
+        return _checked(path, content, kind, newest)
+
+
+def _checked(path: Path, content: bytes, kind: type[_Kind], newest: int) -> _Kind:
+    """Return the record in a content that pydantic cannot read as it is, or say what is wrong with it."""
+    try:
+        value = json.loads(content)
     except (ValueError, RecursionError) as error:
         problem = Problem(
             str(path), "a file that is not valid JSON", "a manifest", f"fetch the package again ({error})"
         )
-        raise corrupt_package(directory, [problem]) from error
-    version = content.get("format_version") if isinstance(content, dict) else None
+        raise corrupt_package(path.parent, [problem]) from error
+    version = value.get("format_version") if isinstance(value, dict) else None
     if isinstance(version, int) and version > newest:
         problem = Problem(str(path), f"format version {version}", f"at most {newest}", "update Mistify")
-        raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
+        raise MistifyError(ErrorCode.STORE_VERSION, f"{path.parent} is from a newer Mistify", [problem])
     try:
-        return kind.model_validate_json(json.dumps(content))
+        return kind.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        raise corrupt_package(directory, problems_of(error, kind, value=content)) from error
+        raise corrupt_package(path.parent, problems_of(error, kind, value=value)) from error
 
 
 def describe_file(path: Path) -> PackagedFile:

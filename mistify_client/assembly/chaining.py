@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.blocks import BlockVariant, mapped_block
+from mistify.package.block_files import BlockFiles
+from mistify.package.blocks import BlockVariant
 from mistify.package.records import Record
 from mistify_client.assembly.executions import Array, Execution, Tensors, open_network, part_that_runs
-from mistify_client.assembly.shipped import load_store
 
 
 class ChosenBlocks(Record):
@@ -30,24 +29,25 @@ class LoadedBlock:
         variant: The block's entry in the store.
     """
 
-    def __init__(self, directory: Path, variant: BlockVariant, threads: int, execution: Execution) -> None:
+    def __init__(self, files: BlockFiles, variant: BlockVariant, threads: int, execution: Execution) -> None:
         """Load a block.
 
         Args:
-            directory: The block store.
+            files: The files of the block store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, naming the file: as for `mapped_block`, or LiteRT cannot run it.
+            MistifyError: CORRUPT_PACKAGE, naming the file: as for `BlockFiles.mapped`, or LiteRT cannot run
+                it.
         """
         self.variant = variant
         self.execution = execution
         try:
-            with mapped_block(directory, variant) as content:
+            with files.mapped(variant) as content:
                 network = part_that_runs(content, execution)
             self._run = open_network(network, execution, threads)
         except (ValueError, RuntimeError) as error:
             problem = Problem(
-                str(directory / variant.file),
+                str(files.directory / variant.file),
                 f"a file that is not a network ({error})",
                 "a block",
                 "fetch it again",
@@ -88,19 +88,3 @@ class Chain:
         for block in self.blocks:
             tensors = outputs = block(tensors)
             yield outputs
-
-
-def load_chain(
-    directory: Path, files: Sequence[str], threads: int, execution: Execution = Execution.INTERPRETER
-) -> Chain:
-    """Load blocks of a store that make a network.
-
-    Args:
-        directory: The block store.
-        files: Files of the blocks, from the inputs of the network to its outputs.
-
-    Raises:
-        MistifyError: As for `load_store`, `BlockStore.network_of` and `LoadedBlock`.
-    """
-    chosen = load_store(directory).network_of(files)
-    return Chain([LoadedBlock(directory, variant, threads, execution) for variant in chosen])

@@ -4,10 +4,15 @@ import ctypes
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
+from mistify.package.block_files import BlockFiles
+from mistify.package.blocks import BlockStore
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Array, Tensors
-from mistify_client.assembly.shipped import load_store
+
+#: Of glibc; other libraries have none, and keep less.
+_TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class PagedNetwork:
@@ -16,18 +21,19 @@ class PagedNetwork:
     Several threads may call it; one at a time runs.
     """
 
-    def __init__(self, directory: Path, first: ChosenBlocks, threads: int) -> None:
+    def __init__(self, directory: Path, store: BlockStore, first: ChosenBlocks, threads: int) -> None:
         """Load the first blocks.
 
         Args:
             directory: The block store.
+            store: Its manifest.
 
         Raises:
-            MistifyError: As for `load_store`, `BlockStore.network_of` and `LoadedBlock`.
+            MistifyError: As for `BlockStore.network_of` and `LoadedBlock`.
         """
         self._directory = directory
         self._threads = threads
-        self._store = load_store(directory)
+        self._store = store
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
         self._chain = self._loaded(first, {})
@@ -87,17 +93,16 @@ class PagedNetwork:
 
     def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
         """Return a chain of blocks, which reuses those that are in memory already."""
-        return Chain(
-            [
-                there.get(variant.file)
-                or LoadedBlock(self._directory, variant, self._threads, chosen.execution)
-                for variant in self._store.network_of(chosen.files)
-            ]
-        )
+        with BlockFiles(self._directory) as files:
+            return Chain(
+                [
+                    there.get(variant.file) or LoadedBlock(files, variant, self._threads, chosen.execution)
+                    for variant in self._store.network_of(chosen.files)
+                ]
+            )
 
 
 def return_memory() -> None:
     """Give the system the memory of networks that are gone, which glibc would keep for what comes next."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none, and keep less
-    if trim is not None:
-        trim(0)
+    if _TRIM is not None:
+        _TRIM(0)

@@ -8,9 +8,8 @@ from pydantic import Field, ValidationError
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files.writing import write_json
-from mistify.package.blocks import BLOCKS
-from mistify.package.manifest import MANIFEST, Manifest
-from mistify.package.records import FileName, Record, Sha256, describe_file
+from mistify.package.opened import Package
+from mistify.package.records import FileName, Record, Sha256
 from mistify_client.assembly.executions import Execution
 
 #: In the state directory.
@@ -88,20 +87,21 @@ class SubnetPool(Record):
         write_json(state / POOL, self.model_dump(mode="json"), durable=True)
 
     @classmethod
-    def load(cls, state: Path, directory: Path) -> "SubnetPool | None":
-        """Return the pool in a state directory; None if there is none of this store.
+    def load(cls, state: Path, package: Package) -> "SubnetPool | None":
+        """Return the pool in a state directory; None if there is none of a package's block store.
 
         Args:
             state: The state directory.
-            directory: A package, which need not have a block store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, the file cannot be read; as for `Manifest.load`.
+            MistifyError: CORRUPT_PACKAGE, the file cannot be read.
         """
+        if not package.blocks_digest:
+            return None
         path = state / POOL
         try:
             pool = cls.model_validate_json(path.read_bytes())
-            return pool if pool.store == store_digest(directory) and _has_blocks(directory) else None
+            return pool if pool.store == package.blocks_digest else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValidationError) as error:
@@ -110,13 +110,3 @@ class SubnetPool(Record):
             problem = Problem(str(path), value or str(error), "a pool of subnets", fix)
             message = "the pool of subnets cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
-
-
-def _has_blocks(directory: Path) -> bool:
-    """Check that a package has a block store, and no mere leftovers of another package in its directory."""
-    return not (directory / MANIFEST).exists() or BLOCKS in Manifest.load(directory).files
-
-
-def store_digest(directory: Path) -> str:
-    """Return the digest of the manifest of a block store."""
-    return describe_file(directory / BLOCKS).sha256

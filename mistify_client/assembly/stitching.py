@@ -4,33 +4,32 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.blocks import BlockStore, read_block
+from mistify.package.block_files import BlockFiles
+from mistify.package.blocks import BlockVariant
 from mistify.tflite.combining import CombinedNetwork, names_of, read_network
 from mistify.wording import listed
 
 
-def stitch(directory: Path, files: Sequence[str]) -> bytes:
+def stitch(files: BlockFiles, blocks: Sequence[BlockVariant]) -> bytes:
     """Return the `.tflite` of blocks of a store, one after the other.
 
     It has the signatures that all of them have, with the inputs of the first block and the outputs of the
     last one.
 
     Args:
-        directory: The block store.
-        files: Files of the blocks, from the inputs of the network to its outputs.
+        files: The files of the block store.
+        blocks: Variants of the store, from the inputs of the network to its outputs.
 
     Raises:
-        MistifyError: As for `BlockStore.load` and `BlockStore.network_of`; CORRUPT_PACKAGE, naming the file
-            that is missing, damaged or of another network, or does not read what the one before writes.
+        MistifyError: As for `BlockFiles.read`; CORRUPT_PACKAGE, naming the file that does not read what the
+            one before writes.
     """
-    chosen = BlockStore.load(directory).network_of(files)
-    return stitched({str(directory / variant.file): read_block(directory, variant) for variant in chosen})
+    return stitched({str(files.directory / variant.file): files.read(variant) for variant in blocks})
 
 
 def stitched(blocks: Mapping[str, bytes]) -> bytes:

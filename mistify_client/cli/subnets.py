@@ -14,16 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError, invalid_config
-from mistify.package.manifest import MANIFEST, NETWORK, Manifest
+from mistify.package.manifest import NETWORK
+from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_time, parse_time
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
-from mistify_client.assembly.shipped import load_store
+from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.porting.printing import print_line
-from mistify_client.runtime.versions import current, state_directory
+from mistify_client.runtime.versions import open_current, state_directory
 from mistify_client.subnets.adapting import AdaptationResult, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
@@ -87,7 +88,7 @@ def adapt_package(
             typer.echo(json.dumps(_as_json(result, seconds), indent=2))
             return
         print_line(Console(), _summary(result))
-        Console().print(_table(result.pool, current(package)))
+        Console().print(_table(result.pool, result.package))
 
 
 def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None:
@@ -97,16 +98,16 @@ def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None
     that are faster, and is at least as accurate. Exit code 3: the package was never adapted on this device.
     """
     with reported_errors():
-        directory = current(package)
-        load_store(directory)  # what has no blocks cannot be adapted
-        pool = SubnetPool.load(state_directory(package), directory)
+        opened = open_current(package)
+        blocks_of(opened)  # what has no blocks cannot be adapted
+        pool = SubnetPool.load(state_directory(package), opened)
         if pool is None:
             message = f"{package} has no pool of subnets; make one by mistify adapt"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         if as_json:
             typer.echo(json.dumps(pool.model_dump(mode="json"), indent=2))
             return
-        Console().print(_table(pool, directory))
+        Console().print(_table(pool, opened))
 
 
 def _latency(text: str) -> Quantity:
@@ -145,19 +146,18 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def _table(pool: SubnetPool, directory: Path) -> Table:
+def _table(pool: SubnetPool, package: Package) -> Table:
     """Return a table of a pool, in which the best subnet within the budget is marked, unless others run.
 
     Subnets are ranked by their scores, the last figures.
 
     Args:
-        directory: Directory of the package's version.
+        package: The package's version.
     """
-    space = SubnetSpace(load_store(directory))
-    tuned = (directory / MANIFEST).exists() and Manifest.load(directory).tuned_from is not None
+    space = SubnetSpace(with_shipped(blocks_of(package), package))
     accuracy, replaced = str(pool.metric), "in place of original blocks"
     table = plain_table("", "latency", "of the original", accuracy, "loss", "score", replaced)
-    best = None if tuned else pool.best()
+    best = None if package.manifest.tuned_from else pool.best()
     for entry in pool.entries:
         table.add_row(
             "*" if entry == best else "",

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mistify.config.data.metric import Metric
 from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.opened import Package
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
@@ -91,6 +92,18 @@ class _Version:
     model: LatencyEstimator
     since: float
     noticed: float
+
+
+class _Choices(NamedTuple):
+    """A version of the package, and what it can run, with the latencies that are expected."""
+
+    manifest: Manifest
+    options: PackageOptions
+
+    @property
+    def pool(self) -> SubnetPool | None:
+        """Return the pool that the options are the subnets of."""
+        return self.options.pool
 
 
 class Foreground:
@@ -177,9 +190,8 @@ class Foreground:
         present = self._switchboard.generation, stamp(current(self._package) / MANIFEST)
         if before is not None and (before.generation, before.stamp) == present:
             return before
-        (manifest_stamp, manifest, options), generation = consistently(
-            self._package, self._switchboard, self._read
-        )
+        # Its stamp was taken before: a manifest that is replaced meanwhile is read again.
+        (manifest, options), generation = consistently(self._package, self._switchboard, self._read)
         # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
         comparable = before is not None and before.options.measured_by == options.measured_by
         ratio = before.model.ratio if before is not None and comparable else 1.0
@@ -188,15 +200,11 @@ class Foreground:
         model = LatencyEstimator([option.latency_ms for option in options.options], ratio)
         # When the daemon starts, the option counts as chosen long ago, so that a better one need not wait.
         since = -inf if before is None else now
-        return _Version(generation, manifest_stamp, manifest, options, model, since, noticed=now)
+        return _Version(generation, present[1], manifest, options, model, since, noticed=now)
 
-    def _read(
-        self, directory: Path, generation: int
-    ) -> tuple[tuple[int, int] | None, Manifest, PackageOptions]:
-        """Return the stamp of a version's manifest, the manifest, and the options."""
-        manifest_stamp, manifest = stamp(directory / MANIFEST), Manifest.load(directory)
-        options = options_of(directory, manifest, self._state)
-        return manifest_stamp, manifest, expected_on(self._hardware, options, manifest)
+    def _read(self, version: Package, generation: int) -> "_Choices":
+        options = options_of(version, self._state)
+        return _Choices(version.manifest, expected_on(self._hardware, options, version.manifest))
 
 
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from mistify_client.monitor.config import SearchConfig
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.goals import rounded_down
 from mistify_client.monitor.state.journal import Journal
-from mistify_client.runtime.versions import current, state_directory
+from mistify_client.runtime.versions import open_current, state_directory
 
 _ABOUT: Final = "search"
 
@@ -109,7 +109,7 @@ class SubnetSearch:
 
     def _begin(self, budget_ms: float) -> None:
         try:
-            pool = SubnetPool.load(state_directory(self._package), current(self._package))
+            pool = SubnetPool.load(state_directory(self._package), open_current(self._package))
             if pool is None:
                 return
             with self._messages.open("wb") as messages:

@@ -1,12 +1,12 @@
 """A network in LiteRT, with memory for inputs of the shapes that ran last."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import BRANCH_INPUT, NETWORK, Manifest, TensorInfo, branch_signature
+from mistify.package.opened import Package
 from mistify.tflite.resizable import resizable
 from mistify.tflite.session import Session
 from mistify_client.assembly.paging import return_memory
@@ -105,21 +105,20 @@ class Network:
         return self._session.run(self._branches[branch], inputs), branch
 
 
-def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
-    """Open the network of a package that has been verified, ready for single examples.
+def open_network(package: Package, threads: int) -> Network:
+    """Open the network of a package, ready for single examples.
 
     Args:
-        directory: The package.
         threads: Number of threads of LiteRT.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest describes.
+        MistifyError: CORRUPT_PACKAGE, it is damaged, cannot be used, or is not what the manifest describes.
     """
     try:
-        network = Network(manifest, resizable((directory / NETWORK).read_bytes()), threads)
+        network = Network(package.manifest, resizable(package.read(NETWORK)), threads)
         network.warm_up()
     except (ValueError, RuntimeError) as error:
-        message = f"{directory / NETWORK} cannot be used: {error}"
+        message = f"{package.directory / NETWORK} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     return_memory()  # of what was read, and of weights that were packed to try LiteRT
     return network

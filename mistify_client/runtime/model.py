@@ -8,16 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.places import cache_directory
 from mistify.package.manifest import NETWORK, Branch, Manifest, TensorInfo
+from mistify.package.opened import Package
 from mistify.package.verification import verify
-from mistify_client.rpc.porting import PortingClient
-from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
+from mistify_client.assembly.pool import SubnetPool
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import open_network
@@ -212,9 +212,10 @@ class PortedModel:
             if generation != self._noticed:
                 return  # an even newer one is being loaded
             try:
-                network, options, generation = _opened_now(self._package, self._switchboard, self._threads)
-                network.warm_up(self._loaded.network.shapes)
-                self._loaded = recorded(network, options, state_directory(self._package), generation)
+                state = state_directory(self._package)
+                opened, generation = _opened_now(self._package, state, self._switchboard, self._threads)
+                opened.network.warm_up(self._loaded.network.shapes)
+                self._loaded = recorded(*opened, state, generation)
             except Exception:
                 self._put_off()
 
@@ -295,6 +296,9 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     Raises:
         MistifyError: The package can neither be used nor fetched.
     """
+    from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 - with gRPC, for downloads alone
+    from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff  # noqa: PLC0415
+
     try:
         verify(directory)
     except MistifyError:
@@ -308,17 +312,29 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     return directory
 
 
+class _Opened(NamedTuple):
+    """A version of a package that is loaded."""
+
+    network: Runnable
+    options: PackageOptions
+
+    @property
+    def pool(self) -> SubnetPool | None:
+        """Return the pool that its options are the subnets of."""
+        return self.options.pool
+
+
 def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
-    Manifest.load(package)  # no state directory beside something that is no package
+    shipped = Package.open(package)  # no state directory beside something that is no package
     state = state_directory(package)
     switchboard = _switchboard(state)
-    if (other := in_place_of_current(package)) is not None:
+    if (other := in_place_of_current(state)) is not None:
         logger.warning(
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
     try:
-        network, options, generation = _opened_now(package, switchboard, threads)
+        opened, generation = _opened_now(package, state, switchboard, threads, shipped)
     except MistifyError as error:
         if current(package) == package:
             raise
@@ -326,42 +342,36 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
         message = "%s is used as it was shipped, its current version cannot be: %s"
         logger.warning(message, package, str(error))
         generation = switchboard.generation_before  # so that the current version is tried again
-        network, options = _opened(package, state, threads, switchboard.option_in(generation))
-    loaded = recorded(network, options, state, generation)
+        opened = _opened(shipped, state, threads, switchboard.option_in(generation))
+    loaded = recorded(*opened, state, generation)
     return PortedModel(package, switchboard, loaded, threads=threads, check=check)
 
 
 def _opened_now(
-    package: Path, switchboard: Switchboard, threads: int | None
-) -> tuple[Runnable, PackageOptions, int]:
+    package: Path, state: Path, switchboard: Switchboard, threads: int | None, shipped: Package | None = None
+) -> tuple[_Opened, int]:
     """Return the current version of a package, and its generation."""
-    state = state_directory(package)
 
-    def opened(directory: Path, generation: int) -> tuple[Runnable, PackageOptions]:
-        return _opened(directory, state, threads, switchboard.option_in(generation))
+    def opened(version: Package, generation: int) -> _Opened:
+        return _opened(version, state, threads, switchboard.option_in(generation))
 
-    (network, options), generation = consistently(package, switchboard, opened)
-    return network, options, generation
+    return consistently(package, switchboard, opened, shipped)
 
 
-def _opened(
-    directory: Path, state: Path, threads: int | None, option: int
-) -> tuple[Runnable, PackageOptions]:
+def _opened(package: Package, state: Path, threads: int | None, option: int) -> _Opened:
     """Return a version of a package that is loaded, with an option of the switchboard in memory."""
-    manifest = _verified(directory)
-    options = options_of(directory, manifest, state)
+    if NETWORK not in package.manifest.files:
+        message = f"{package.directory / NETWORK} cannot be used: the manifest does not list it"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
+    options = options_of(package, state)
+    chosen = options.chosen(option)
+    blocks = options.options[chosen].blocks
+    # What runs is read, and compared then.
+    package.verify(with_blocks=False, leaving=(NETWORK,) if blocks is None else blocks.files)
     threads = threads or options.threads
     if options.of_blocks:
-        return open_subnets(directory, manifest, options, options.chosen(option), threads), options
-    return open_network(directory, manifest, threads), options
-
-
-def _verified(directory: Path) -> Manifest:
-    manifest = verify(directory, with_blocks=False)
-    if NETWORK not in manifest.files:
-        message = f"{directory / NETWORK} cannot be used: the manifest does not list it"
-        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
-    return manifest
+        return _Opened(open_subnets(package, options, chosen, threads), options)
+    return _Opened(open_network(package, threads), options)
 
 
 def _switchboard(state: Path) -> Switchboard:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from mistify.config.data.metric import Metric
-from mistify.costs.budget import at_threads, memory_axis, size_axis
-from mistify.costs.catalogue import HOST
+from mistify.costs.budget import HOST_NAME, at_threads, memory_axis, size_axis
 from mistify.errors import MistifyError
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Branch, Manifest
+from mistify.package.opened import Package
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
-from mistify_client.assembly.shipped import load_store
+from mistify_client.assembly.shipped import blocks_of, with_shipped
 
 #: The name of the hardware whose latencies a pool has.
 THIS_DEVICE: Final = "this device"
@@ -98,7 +98,7 @@ class PackageOptions:
         return number if 0 <= number < len(self.options) else self.default
 
 
-def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptions:
+def options_of(package: Package, state: Path) -> PackageOptions:
     """Return the options of a package.
 
     They are the subnets in the pool, if there is one of the package's block store: the fastest first.
@@ -106,23 +106,24 @@ def options_of(directory: Path, manifest: Manifest, state: Path) -> PackageOptio
     holds for a package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
 
     Args:
-        directory: The package's version.
-        manifest: The manifest of this version.
+        package: The package's version.
         state: The state directory of the package.
     """
+    manifest = package.manifest
     if manifest.tuned_from:
         return _branches(manifest)
     try:
-        pool = SubnetPool.load(state, directory)
-        return _branches(manifest) if pool is None or not pool.entries else _subnets(directory, pool)
+        pool = SubnetPool.load(state, package)
+        return _branches(manifest) if pool is None or not pool.entries else _subnets(package, pool)
     except MistifyError as error:
-        logger.warning("%s runs as it was shipped, without subnets of its blocks: %s", directory, error)
+        message = "%s runs as it was shipped, without subnets of its blocks: %s"
+        logger.warning(message, package.directory, error)
         return _branches(manifest)
 
 
 def own_host(manifest: Manifest) -> str:
     """Return the name of the host's profile with the number of threads that a package was measured with."""
-    return at_threads(HOST.name, manifest.latency.threads)
+    return at_threads(HOST_NAME, manifest.latency.threads)
 
 
 def parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
@@ -148,8 +149,8 @@ def _branches(manifest: Manifest) -> PackageOptions:
     return PackageOptions(options, manifest.default_branch, manifest.latency.threads, own_host(manifest))
 
 
-def _subnets(directory: Path, pool: SubnetPool) -> PackageOptions:
-    store, best = load_store(directory), pool.best()
+def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:
+    store, best = with_shipped(blocks_of(package), package), pool.best()
     return PackageOptions(
         tuple(_subnet(number, entry, pool, store) for number, entry in enumerate(pool.entries)),
         0 if best is None else pool.entries.index(best),

@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.options import PackageOptions
@@ -107,16 +108,13 @@ class PagedSubnets:
             self._retry_at = self._clock() + RETRY_SECONDS
 
 
-def open_subnets(
-    directory: Path, manifest: Manifest, options: PackageOptions, wanted: int, threads: int
-) -> PagedSubnets:
+def open_subnets(package: Package, options: PackageOptions, wanted: int, threads: int) -> PagedSubnets:
     """Open the subnets of a package, with the one in memory that is wanted.
 
     Where that cannot be loaded, the default one is, and the first inference tries again.
 
     Args:
-        directory: The package's version.
-        manifest: The manifest of this version.
+        package: The package's version.
         options: The options of this version; all of them subnets.
         wanted: Number of the option to load first.
         threads: Number of threads of LiteRT.
@@ -127,22 +125,23 @@ def open_subnets(
     subnets = [option.blocks for option in options.options if option.blocks is not None]
     try:
         loaded = PagedSubnets(
-            manifest, subnets, _network(directory, subnets, options.default, wanted, threads), threads
+            package.manifest, subnets, _network(package, subnets, options.default, wanted, threads), threads
         )
         loaded.warm_up()
     except (ValueError, RuntimeError) as error:
-        message = f"the blocks in {directory / BLOCKS} cannot be used: {error}"
+        message = f"the blocks in {package.directory / BLOCKS} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     return loaded
 
 
 def _network(
-    directory: Path, subnets: Sequence[ChosenBlocks], default: int, wanted: int, threads: int
+    package: Package, subnets: Sequence[ChosenBlocks], default: int, wanted: int, threads: int
 ) -> PagedNetwork:
+    store = with_shipped(blocks_of(package), package)
     try:
-        return PagedNetwork(directory, subnets[wanted], threads)
+        return PagedNetwork(package.directory, store, subnets[wanted], threads)
     except MistifyError as error:
         if wanted == default:
             raise
         logger.warning("subnet %d cannot be loaded, subnet %d runs at first: %s", wanted, default, error)
-        return PagedNetwork(directory, subnets[default], threads)
+        return PagedNetwork(package.directory, store, subnets[default], threads)

@@ -20,12 +20,13 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files.locking import locked
 from mistify.files.writing import sync_path
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo
+from mistify.package.opened import Package
 from mistify.package.verification import verify
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.files import damage_reported
@@ -36,7 +37,20 @@ _VERSIONS: Final = "versions"
 _CURRENT: Final = "current"
 _PREVIOUS: Final = "previous"
 
-_Read = TypeVar("_Read")
+#: The digits of a shipped package's digest with which the names of its later versions begin.
+_BASE_DIGITS: Final = 16
+
+
+class HasPool(Protocol):
+    """What was read of a package, the pool of its subnets among it."""
+
+    @property
+    def pool(self) -> SubnetPool | None:
+        """Return the pool; None where there is none."""
+        ...
+
+
+_Read = TypeVar("_Read", bound=HasPool)
 
 
 def state_directory(package: Path) -> Path:
@@ -50,9 +64,27 @@ def current(package: Path) -> Path:
     return _target(package, _CURRENT) or package
 
 
-def in_place_of_current(package: Path) -> Path | None:
-    """Return the path of the link to the current version, or whatever is in its place; None for nothing."""
-    link = state_directory(package) / _CURRENT
+def open_current(package: Path, shipped: Package | None = None) -> Package:
+    """Open the current version of a package.
+
+    Args:
+        package: The directory of the package that was shipped.
+        shipped: That package, if it has been opened.
+
+    Raises:
+        MistifyError: As for `Package.open`.
+    """
+    directory = _target(package, _CURRENT, shipped) or package
+    return shipped if shipped is not None and directory == package else Package.open(directory)
+
+
+def in_place_of_current(state: Path) -> Path | None:
+    """Return the path of the link to the current version, or whatever is in its place; None for nothing.
+
+    Args:
+        state: The state directory of the package.
+    """
+    link = state / _CURRENT
     return link if os.path.lexists(link) and not os.path.islink(link) else None
 
 
@@ -144,36 +176,39 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
 
 
 def consistently(
-    package: Path, switchboard: Switchboard, read: Callable[[Path, int], _Read]
+    package: Path,
+    switchboard: Switchboard,
+    read: Callable[[Package, int], _Read],
+    shipped: Package | None = None,
 ) -> tuple[_Read, int]:
-    """Read what is current so that version, pool and option belong together.
+    """Open what is current so that version, pool and option belong together.
+
+    A pool that was written, but not announced, is announced: who wrote it was killed, or still is at it.
 
     Args:
         package: The directory of the package that was shipped.
         switchboard: The switchboard of the package.
-        read: Called with the directory of the current version and its generation; called again if another
-            version or pool became current meanwhile.
+        read: Called with the current version and its generation; called again if another version or pool
+            became current meanwhile.
+        shipped: The package that was shipped, if it has been opened.
 
     Returns:
         The result of `read`, and its generation.
     """
     while True:
         generation = switchboard.generation
-        result = read(current(package), generation)
-        _announce_pool(package, switchboard)
+        result = read(open_current(package, shipped), generation)
+        if result.pool is not None and switchboard.is_before(result.pool.generation):
+            _announce_pool(state_directory(package), result.pool, switchboard)
         if switchboard.generation == generation:
             return result, generation
+        shipped = None  # another package may have taken its place
 
 
-def _announce_pool(package: Path, switchboard: Switchboard) -> None:
-    """Announce a pool that was written, but not announced: who wrote it was killed, or still is at it."""
-    state, pool = state_directory(package), None
-    with suppress(MistifyError):  # one that cannot be read counts for nothing
-        pool = SubnetPool.load(state, current(package))
-    if pool is not None and switchboard.is_before(pool.generation):
-        with locked(state):
-            if switchboard.is_before(pool.generation):
-                switchboard.announce(pool.generation)
+def _announce_pool(state: Path, pool: SubnetPool, switchboard: Switchboard) -> None:
+    with locked(state):
+        if switchboard.is_before(pool.generation):
+            switchboard.announce(pool.generation)
 
 
 def check_current(package: Path, expected: Path) -> None:
@@ -227,16 +262,22 @@ def announce(package: Path) -> None:
         Switchboard.open(state).bump()
 
 
-def _target(package: Path, link: str) -> Path | None:
+def _target(package: Path, link: str, shipped: Package | None = None) -> Path | None:
     """Return the version that a link names; None where there is none, or it belongs to another package.
 
     Anything else in the place of a link or a version does not count; errors name it where it has to be
     replaced.
+
+    Args:
+        package: The directory of the package that was shipped.
+        link: The name of the link.
+        shipped: The package that was shipped, if it has been opened.
     """
     state = state_directory(package)
     with suppress(FileNotFoundError, NotADirectoryError):
         directory = state / _VERSIONS / Path(_link_content(state / link)).name
-        if directory.name.startswith(_base(package)) and directory.is_dir():
+        base = _base(package) if shipped is None else shipped.digest[:_BASE_DIGITS]
+        if directory.name.startswith(base) and directory.is_dir():
             return directory
     return None
 
@@ -257,7 +298,7 @@ def _base(package: Path) -> str:
         raise FileNotFoundError(errno.ENOENT, "no package", str(package))
     with damage_reported(package):
         content = (package / MANIFEST).read_bytes()
-    return hashlib.sha256(content).hexdigest()[:16]
+    return hashlib.sha256(content).hexdigest()[:_BASE_DIGITS]
 
 
 def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> None:

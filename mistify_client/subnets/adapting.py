@@ -9,17 +9,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
-from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
-from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
-from mistify_client.assembly.shipped import load_store, with_shipped
+from mistify_client.assembly.pool import PoolEntry, SubnetPool
+from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.examples import Examples, read_arrays, with_whole_answers
 from mistify_client.files import damage_reported, held_alone
-from mistify_client.runtime.versions import current, install_pool, state_directory
+from mistify_client.runtime.versions import install_pool, open_current, state_directory
 from mistify_client.subnets.additive import fastest
 from mistify_client.subnets.candidates import Candidate, best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
@@ -44,6 +44,7 @@ class AdaptationResult:
     """The result of an adaptation.
 
     Attributes:
+        package: The version that was adapted.
         chosen: The subnet that runs next.
         original: The original network.
         pool: The best subnets for all budgets.
@@ -52,6 +53,7 @@ class AdaptationResult:
         saved: Number of such runs that were saved.
     """
 
+    package: Package
     chosen: PoolEntry
     original: PoolEntry
     pool: SubnetPool
@@ -81,7 +83,7 @@ def adapt(
     be of use within the latency. Where the latter cannot be fetched, the available subnets are tried.
 
     Args:
-        package: The directory of the package that was shipped, or of a block store.
+        package: The directory of the package that was shipped.
         data: A file for `read_arrays`. Without labels, the answers of the original network are right.
         latency: Milliseconds, or a multiple of the original network's latency.
         strategy: The search strategy.
@@ -98,25 +100,27 @@ def adapt(
             `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
         OSError: A file cannot be written.
     """
-    directory, state = current(package), state_directory(package)
-    tables = state / TABLES
-    _check_untuned(directory)
-    examples = _examples(data, load_store(directory))
-    with damage_reported(state), _held(tables):
-        threads = threads or _threads(directory)
+    version, state = open_current(package), state_directory(package)
+    tables, store = state / TABLES, blocks_of(version)
+    _check_untuned(version)
+    examples = _examples(data, store)
+    with damage_reported(state), _held(tables), BlockFiles(version.directory) as files:
+        threads = threads or version.manifest.latency.threads
         measure = partial(
-            latency_table, directory, state=tables, threads=threads, seconds=seconds, on_progress=on_progress
+            latency_table, files, state=tables, threads=threads, seconds=seconds, on_progress=on_progress
         )
-        supply = BlockSupply(directory, state, BlockStore.load(directory), token_file, on_progress)
-        supplied = _supplied(directory, supply, latency, measure)
+        supply = BlockSupply(files, state, store, token_file, on_progress)
+        supplied = _supplied(version, supply, latency, measure)
         space = supplied.space
         on_progress(f"searching {counted(space.count, 'subnet')} on {_as_text(examples)}")
-        evaluation = GroupEvaluation(directory, space.store, supplied.table, examples.inputs)
-        scorer = SubnetScorer(evaluation, space.store, space.original, examples.targets, _metric(directory))
+        evaluation = GroupEvaluation(files, space.store, supplied.table, examples.inputs)
+        scorer = SubnetScorer(
+            evaluation, space.store, space.original, examples.targets, version.manifest.metric
+        )
         candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
-        candidates += _found_before(package, space.store, supplied.table, scorer, candidates)
+        candidates += _found_before(version, state, supplied, scorer, candidates)
         pool = SubnetPool(
-            store=store_digest(directory),
+            store=version.blocks_digest,
             budget_ms=supplied.budget_ms,
             original_ms=candidates[0].latency_ms,
             metric=scorer.metric,
@@ -127,10 +131,11 @@ def adapt(
             threads=threads,
             entries=best_entries(candidates, scorer.figure, candidates[0]),
         )
-        pool = install_pool(package, pool, expected=directory)
+        pool = install_pool(package, pool, expected=version.directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
+    original = candidates[0].entry(scorer.figure)
     return AdaptationResult(
-        chosen, candidates[0].entry(scorer.figure), pool, len(candidates), evaluation.runs, evaluation.saved
+        version, chosen, original, pool, len(candidates), evaluation.runs, evaluation.saved
     )
 
 
@@ -143,7 +148,7 @@ class _Supplied(NamedTuple):
 
 
 def _supplied(
-    directory: Path,
+    version: Package,
     supply: BlockSupply,
     latency: Quantity,
     measure: Callable[[BlockStore], LatencyTable],
@@ -151,7 +156,7 @@ def _supplied(
     """Fetch the blocks that are needed and those that may be of use; measure them and the shipped network.
 
     Args:
-        directory: The package.
+        version: The package's version.
         supply: The supply of its blocks.
         latency: The limit given to `adapt`.
         measure: Returns the latencies of the blocks of a store.
@@ -161,7 +166,7 @@ def _supplied(
     """
 
     def measured() -> tuple[SubnetSpace, LatencyTable]:
-        space = SubnetSpace(with_shipped(supply.store, directory))
+        space = SubnetSpace(with_shipped(supply.store, version))
         return space, measure(space.store)
 
     whole = SubnetSpace(supply.whole)
@@ -202,49 +207,39 @@ def _as_text(examples: Examples) -> str:
     return f"{counted(len(examples), 'example')}{doubt}"
 
 
-def _check_untuned(directory: Path) -> None:
+def _check_untuned(version: Package) -> None:
     """Check that the network of a package is still that of its blocks.
 
     Raises:
         MistifyError: CONFLICT, it was tuned.
     """
-    if (directory / MANIFEST).exists() and Manifest.load(directory).tuned_from:
+    if version.manifest.tuned_from:
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f"{directory} was tuned on this device, and its blocks were not; adapt the package as it was "
-            "shipped, which mistify_client.runtime.versions.roll_back makes current again",
+            f"{version.directory} was tuned on this device, and its blocks were not; adapt the package as it "
+            "was shipped, which mistify_client.runtime.versions.roll_back makes current again",
         )
 
 
-def _threads(directory: Path) -> int:
-    """Return the number of threads that a package was measured with; 1 for a block store alone."""
-    return Manifest.load(directory).latency.threads if (directory / MANIFEST).exists() else 1
-
-
 def _found_before(
-    package: Path, store: BlockStore, table: LatencyTable, scorer: SubnetScorer, others: Sequence[Candidate]
+    version: Package, state: Path, supplied: _Supplied, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the subnets of the old pool that are not among others, scored on the present data.
 
     A search near one budget does not come by what is good at others.
     """
     with suppress(MistifyError):  # a pool that cannot be read is replaced, or whose blocks are gone
-        pool = SubnetPool.load(state_directory(package), current(package))
+        pool = SubnetPool.load(state, version)
         there = {one.subnet for one in others}
-        subnets = [store.network_of(entry.files) for entry in (pool.entries if pool else ())]
+        subnets = [supplied.space.store.network_of(entry.files) for entry in (pool.entries if pool else ())]
         new = [subnet for subnet in subnets if subnet not in there]
         if new:
             scores = scorer(new)
             return [
-                Candidate(subnet, table.latency_ms(subnet), score)
+                Candidate(subnet, supplied.table.latency_ms(subnet), score)
                 for subnet, score in zip(new, scores, strict=True)
             ]
     return []
-
-
-def _metric(directory: Path) -> Metric | None:
-    """Return the metric of a package; None for a block store alone."""
-    return Manifest.load(directory).metric if (directory / MANIFEST).exists() else None
 
 
 def _check_reachable(space: SubnetSpace, table: LatencyTable, latency: Quantity, budget_ms: float) -> None:

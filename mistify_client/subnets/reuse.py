@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Tensors
@@ -53,7 +53,7 @@ class GroupEvaluation:
 
     def __init__(
         self,
-        directory: Path,
+        files: BlockFiles,
         store: BlockStore,
         table: LatencyTable,
         inputs: Mapping[str, Array],
@@ -65,7 +65,7 @@ class GroupEvaluation:
         """Keep what is needed to run subnets.
 
         Args:
-            directory: The block store's directory.
+            files: The files of the block store.
             store: The manifest of the block store.
             table: The latencies of the blocks, which run as they were measured.
             inputs: Input name -> [examples, ...].
@@ -74,7 +74,7 @@ class GroupEvaluation:
             block_bytes: Limit on the blocks in memory, unless the largest subnet of a group takes more.
         """
         self.runs = self.saved = self.loads = 0
-        self._directory = directory
+        self._files = files
         self._store = store
         self._table = table
         self._inputs = inputs
@@ -108,7 +108,7 @@ class GroupEvaluation:
         self.loads += blocks.loads
 
     def _loaded(self, variant: BlockVariant) -> LoadedBlock:
-        return LoadedBlock(self._directory, variant, self._table.threads, self._table.execution)
+        return LoadedBlock(self._files, variant, self._table.threads, self._table.execution)
 
     def _size(self, variant: BlockVariant) -> int:
         """Return the bytes of a block in memory: its weights, and the tensors at its ends."""

@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 
 from mistify.errors import MistifyError, Problem
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockEstimate, BlockStore, BlockVariant
-from mistify.package.records import corrupt_package, describe_file
+from mistify.package.records import corrupt_package
 from mistify.parsing.quantities import format_bytes
 from mistify.tokens import read_token
 from mistify.wording import counted
@@ -35,7 +36,7 @@ class BlockSupply:
     """The blocks of a package, some of which may have yet to be fetched.
 
     Args:
-        directory: The current version of the package.
+        files: The files of the package's current version.
         state: The state directory of the package.
         whole: The package's block store.
         token_file: The file with the server's access token; None for the one that the package was fetched
@@ -48,13 +49,13 @@ class BlockSupply:
 
     def __init__(
         self,
-        directory: Path,
+        files: BlockFiles,
         state: Path,
         whole: BlockStore,
         token_file: Path | None,
         on_progress: Callable[[str], None],
     ) -> None:
-        self._directory = directory
+        self._files = files
         self._state = state
         self.whole = whole
         self._token_file = token_file
@@ -76,18 +77,20 @@ class BlockSupply:
         missing = {variant.file: variant.content.size for variant in variants if not self._is_here(variant)}
         if not missing:
             return
-        origin = Origin.load(self._directory)
+        directory = self._files.directory
+        origin = Origin.load(directory)
         if origin is None:
             problems = [
-                Problem(str(self._directory / file), "missing or damaged", f"{size} bytes", "fetch it again")
+                Problem(str(directory / file), "missing or damaged", f"{size} bytes", "fetch it again")
                 for file, size in missing.items()
             ]
-            raise corrupt_package(self._directory, problems)
+            raise corrupt_package(directory, problems)
         blocks = f"{len(missing)} of {counted(len(self.whole.variants), 'block')}"
         self._on_progress(f"fetching {blocks} from {origin.server}, {format_bytes(sum(missing.values()), 3)}")
         token = read_token(self._token_file or token_file_for(self._state, origin.server))
         with PortingClient(origin.server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
-            client.fetch(origin.job, origin.goal, self._directory, only=missing)
+            client.fetch(origin.job, origin.goal, directory, only=missing)
+        self._files.forget(missing)
 
     def fetch_if_possible(self, variants: Iterable[BlockVariant]) -> None:
         """Fetch blocks as `fetch` does; if that fails, say so and do without those that are not here."""
@@ -97,8 +100,7 @@ class BlockSupply:
             self._on_progress(f"no other blocks can be fetched, so the ones here have to do: {error}")
 
     def _is_here(self, variant: BlockVariant) -> bool:
-        path = self._directory / variant.file
-        if variant.file not in self._verified and path.is_file() and describe_file(path) == variant.content:
+        if variant.file not in self._verified and self._files.has(variant):
             self._verified.add(variant.file)
         return variant.file in self._verified
 

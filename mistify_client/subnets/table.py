@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from mistify.files.writing import write_json
 from mistify.machine import machine, runtime
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify.package.records import Record, Sha256
 from mistify.profiling.measuring import best_of_parts_ms, random_input
@@ -62,7 +63,7 @@ class LatencyTable(Record):
 
 
 def latency_table(
-    directory: Path,
+    files: BlockFiles,
     store: BlockStore,
     state: Path,
     threads: int,
@@ -79,7 +80,7 @@ def latency_table(
     the ratio corrects the new ones. The table is written once it is complete.
 
     Args:
-        directory: The block store's directory.
+        files: The files of the block store.
         store: The manifest of the block store.
         state: The directory of the table.
         threads: Number of threads of LiteRT.
@@ -99,7 +100,7 @@ def latency_table(
         return table
     on_progress(f"measuring {counted(len(missing), 'block')}")
     paths = list(_paths(space, missing))
-    loads = [partial(_load, directory, path, store, threads, execution) for path in paths]
+    loads = [partial(_load, files, path, store, threads, execution) for path in paths]
     measured = defaultdict[BlockVariant, list[float]](list)
     for path, parts_ms in zip(paths, best_of_parts_ms(loads, seconds * len(missing)), strict=True):
         for one, ms in zip(path, parts_ms.tolist(), strict=True):
@@ -137,10 +138,10 @@ def _paths(space: SubnetSpace, blocks: Iterable[BlockVariant]) -> Iterator[Subne
 
 
 def _load(
-    directory: Path, path: Subnet, store: BlockStore, threads: int, execution: Execution
+    files: BlockFiles, path: Subnet, store: BlockStore, threads: int, execution: Execution
 ) -> Callable[[], Sequence[float]]:
     return_memory()  # of the subnet before, as the largest one, the whole network, needs most of it
-    blocks = [LoadedBlock(directory, variant, threads, execution) for variant in path]
+    blocks = [LoadedBlock(files, variant, threads, execution) for variant in path]
     inputs = {
         info.name: random_input((max(1, size) for size in info.shape), info.dtype)
         for info in store.tensors_at(0)

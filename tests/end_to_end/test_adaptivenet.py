@@ -13,11 +13,11 @@ from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.tflite.combining import read_network
-from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.stitching import stitched
 from mistify_client.cli.main import app
 from tests.executors.algorithms.adaptivenet.conftest import deep_resnet
 from tests.executors.structure.networks import randomised
+from tests.mistify_client.chains import load_chain
 from tests.support.servers import server
 
 SETTINGS = {

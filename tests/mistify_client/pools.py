@@ -7,12 +7,13 @@ from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.opened import Package
 from mistify.package.records import describe_file
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.pool import PoolEntry, SubnetPool, store_digest
-from mistify_client.assembly.stitching import stitch
+from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.space import SubnetSpace
+from tests.mistify_client.chains import stitch
 from tests.mistify_client.conftest import make_package
 from tests.support import block_stores, elastic_stores
 from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL
@@ -62,7 +63,7 @@ def list_files(package: Path) -> Path:
 def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes: object) -> SubnetPool:
     """Write the pool of a package; without changes, all of its subnets are within its budget."""
     values = {
-        "store": store_digest(package),
+        "store": Package.open(package).blocks_digest,
         "budget_ms": 20.0,
         "original_ms": 10.0,
         "metric": Metric.AGREEMENT,

@@ -12,13 +12,14 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
-from mistify.package.verification import verify
-from mistify_client.assembly.chaining import load_chain
+from mistify.package.opened import Package
+from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.examples import checked_inputs, read_npz
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import Network, open_network
 from mistify_client.runtime.options import options_of
-from mistify_client.runtime.versions import check_interchangeable, current, state_directory
+from mistify_client.runtime.versions import check_interchangeable, open_current, state_directory
 
 #: Calls of each network while they are compared.
 _RUNS: Final = 30
@@ -68,14 +69,16 @@ def try_candidate(
         MistifyError: CORRUPT_PACKAGE or INVALID_MODEL: the candidate is damaged, cannot be run, or has
             outputs that are not finite; INVALID_DATASET: the examples do not fit.
     """
-    running = current(package)
-    new_manifest, old_manifest = verify(candidate), verify(running)
+    replacing, running = Package.open(candidate), open_current(package)
+    for each in (replacing, running):
+        each.verify()
+    new_manifest, old_manifest = replacing.manifest, running.manifest
     check_interchangeable(old_manifest, new_manifest, candidate)
     values = (
         _random_inputs(old_manifest.inputs) if examples is None else read_examples(examples, old_manifest)
     )
-    new = open_network(candidate, new_manifest, new_manifest.latency.threads)
-    old = open_network(running, old_manifest, old_manifest.latency.threads)
+    new = open_network(replacing, new_manifest.latency.threads)
+    old = open_network(running, old_manifest.latency.threads)
     outputs = compute_outputs(new, values)
     if not all(np.isfinite(output).all() for output in outputs.values()):
         raise MistifyError(ErrorCode.INVALID_MODEL, f"{candidate} gives outputs that are not finite")
@@ -150,14 +153,15 @@ def _agreements(new: Array, old: Array) -> Array:
 
 
 def _fastest(
-    network: Network, directory: Path, state: Path, values: Mapping[str, Array]
+    network: Network, package: Package, state: Path, values: Mapping[str, Array]
 ) -> Callable[[], object]:
     """Return a function that runs the fastest option of a package on its inputs, by name."""
-    options = options_of(directory, network.manifest, state)
+    options = options_of(package, state)
     blocks = options.options[options.fastest].blocks
     if blocks is None:
         return partial(network, values, options.fastest)
-    return partial(load_chain(directory, blocks.files, options.threads, blocks.execution), values)
+    store = with_shipped(blocks_of(package), package)
+    return partial(PagedNetwork(package.directory, store, blocks, options.threads), values)
 
 
 def _random_inputs(inputs: Sequence[TensorInfo]) -> dict[str, Array]:

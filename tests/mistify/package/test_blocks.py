@@ -5,7 +5,8 @@ import json
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant, read_block
+from mistify.package.block_files import BlockFiles
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputEncoding
@@ -59,7 +60,8 @@ def test_what_is_written_is_read_back(directory):
     assert [tensor.name for position in range(4) for tensor in store.tensors_at(position)] == [
         *("x", "one", "two", "y", "z")
     ]
-    assert [read_block(directory, variant) for variant in store.variants] == list(CONTENT.values())
+    with BlockFiles(directory) as files:
+        assert [files.read(variant) for variant in store.variants] == list(CONTENT.values())
 
 
 @pytest.mark.parametrize("names", ["a b c", "a bc"])
@@ -103,7 +105,9 @@ def of_another_network(path):
 def test_a_file_that_is_not_the_one_described_is_refused_by_name(directory, harm):
     harm(directory / "b.tflite")
     store = BlockStore.load(directory)
-    error = failure(read_block, directory, store.variants[1])
+    with BlockFiles(directory) as files:
+        error = failure(files.read, store.variants[1])
+        assert not files.has(store.variants[1])
     assert error.code is ErrorCode.CORRUPT_PACKAGE
     assert error.problems[0].place == str(directory / "b.tflite")
 

@@ -9,11 +9,10 @@ from executors.structure.exporting import NamedFunction
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.executions import Execution, open_network
-from mistify_client.assembly.stitching import stitch
 from mistify_server.worker.packaging.conversion.converter import convert_function
 from mistify_server.worker.packaging.tflite.runner import Runner
+from tests.mistify_client.chains import load_chain, stitch
 from tests.support import block_stores
 from tests.support.block_stores import LAST_TWO, ORIGINAL, called, images, residual
 

@@ -6,14 +6,16 @@ from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import PART
 from mistify.package.blocks import BLOCKS
+from mistify.package.opened import Package
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.pool import POOL, PoolEntry, SubnetPool, store_digest
+from mistify_client.assembly.pool import POOL, PoolEntry, SubnetPool
+from tests.mistify_client.pools import make_block_package
 
 
 @pytest.fixture
 def store(tmp_path):
-    (tmp_path / BLOCKS).write_text("a store")
-    return tmp_path
+    """A package with a block store; what is in it does not matter here."""
+    return make_block_package(tmp_path / "package")
 
 
 def entry(latency_ms, accuracy):
@@ -23,7 +25,7 @@ def entry(latency_ms, accuracy):
 def pool(store, **changes):
     entries = (entry(1.0, 0.5), entry(2.0, 0.7), entry(4.0, 0.9))
     fields = {
-        "store": store_digest(store),
+        "store": Package.open(store).blocks_digest,
         "budget_ms": 4.0,
         "original_ms": 5.0,
         "metric": Metric.AGREEMENT,
@@ -51,25 +53,25 @@ def test_none_fits_where_the_load_is_too_high(store):
 def test_what_is_written_is_read_back(store):
     saved = pool(store)
     saved.save(store)
-    assert SubnetPool.load(store, store) == saved
+    assert SubnetPool.load(store, Package.open(store)) == saved
     assert not list(store.glob(f"*{PART}"))
 
 
 def test_a_pool_of_another_store_does_not_count(store):
     pool(store).save(store)
     (store / BLOCKS).write_text("another store")
-    assert SubnetPool.load(store, store) is None
+    assert SubnetPool.load(store, Package.open(store)) is None
 
 
 def test_where_there_is_none_nothing_is_wrong(store):
-    assert SubnetPool.load(store, store) is None
-    assert SubnetPool.load(store / "nowhere", store) is None
+    assert SubnetPool.load(store, Package.open(store)) is None
+    assert SubnetPool.load(store / "nowhere", Package.open(store)) is None
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"format_version": 2}'])
 def test_one_that_cannot_be_read_is_named(store, content):
     (store / POOL).write_text(content)
     with pytest.raises(MistifyError, match="remove it, or replace it by mistify adapt") as caught:
-        SubnetPool.load(store, store)
+        SubnetPool.load(store, Package.open(store))
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store / POOL)

@@ -13,10 +13,11 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.combining import read_network
-from mistify_client.assembly.stitching import stitch, stitched
+from mistify_client.assembly.stitching import stitched
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
+from tests.mistify_client.chains import stitch
 from tests.support import block_stores
 from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual
 from tests.support.compiled_models import assert_runs_compiled

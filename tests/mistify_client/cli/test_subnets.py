@@ -7,13 +7,13 @@ import pytest
 
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.adapting import TABLES
+from tests.mistify_client.pools import make_elastic_package
 from tests.support import elastic_stores
 
 
 @pytest.fixture
 def package(tmp_path):
-    elastic_stores.write(tmp_path / "package")
-    return tmp_path / "package"
+    return make_elastic_package(tmp_path / "package")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_adapts_and_lists_the_pool(adapt, mistify, package):
     assert result.exit_code == 0, result.output
     assert "chosen: " in result.output
     assert "of at most" in result.output
-    assert result.stderr.splitlines() == ["measuring 15 blocks", "searching 33 subnets on 100 examples"]
+    assert result.stderr.splitlines() == ["measuring 16 blocks", "searching 34 subnets on 100 examples"]
     listed = mistify("subnets", "--package", package)
     assert listed.exit_code == 0, listed.output
     assert listed.output in result.output
@@ -51,7 +51,7 @@ def test_json_says_the_same(adapt, mistify, package):
     for entry in (*report["pool"]["entries"], report["original"]):
         assert entry["score"] == pytest.approx(entry["accuracy"] - entry["loss"] / 2)
     assert report["chosen"]["latency_ms"] <= report["pool"]["budget_ms"]
-    assert 0 < report["scored"] <= 33
+    assert 0 < report["scored"] <= 34
     assert report["block_runs"] > 0
     assert report["block_runs_saved"] > 0
     assert report["peak_bytes"] > 10_000_000
@@ -93,7 +93,7 @@ def test_a_package_that_was_never_adapted_has_no_subnets(mistify, package):
     assert "has no pool of subnets; make one by mistify adapt" in result.stderr.replace("\n", " ")
 
 
-def test_other_packages_have_no_blocks(mistify, tmp_path):
+def test_what_is_not_a_package_has_no_subnets(mistify, tmp_path):
     result = mistify("subnets", "--package", tmp_path)
     assert result.exit_code == 3
-    assert "it has no blocks.json" in result.stderr.replace("\n", " ")
+    assert "it has no manifest.json" in result.stderr.replace("\n", " ")

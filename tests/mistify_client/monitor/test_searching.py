@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from mistify.package.opened import Package
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.config import MonitorConfig
@@ -64,7 +65,7 @@ class Narrow:
 
     @property
     def pool(self):
-        return SubnetPool.load(state_directory(self.package), self.package)
+        return SubnetPool.load(state_directory(self.package), Package.open(self.package))
 
     def step(self, seconds):
         """Let seconds pass, in which an app runs what is chosen."""

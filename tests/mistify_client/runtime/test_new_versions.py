@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify_client.runtime.interpreter import open_network
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel, load
@@ -145,9 +146,9 @@ class Timed:
 
     def __post_init__(self) -> None:
         state = state_directory(self.package)
-        manifest = Manifest.load(self.package)
-        network = open_network(self.package, manifest, 1)
-        loaded = recorded(network, options_of(self.package, manifest, state), state, 0)
+        package = Package.open(self.package)
+        network = open_network(package, 1)
+        loaded = recorded(network, options_of(package, state), state, 0)
         self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
 
     def runs(self, now: float, image: np.ndarray) -> str:

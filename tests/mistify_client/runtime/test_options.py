@@ -1,13 +1,22 @@
 """What a package can run, and what that takes; `test_paged.py` has the options of packages with blocks."""
 
+from pathlib import Path
+
 from mistify.config.data.metric import Metric
+from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.runtime.options import Option, options_of
 from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, manifest, three_branches
 
 
+def opened(manifest: Manifest) -> Package:
+    """A package whose files do not matter."""
+    return Package(Path("package"), manifest, "0" * 64)
+
+
 def test_branches_with_what_the_manifest_says_of_them(tmp_path):
-    options = options_of(tmp_path, three_branches(Metric.MSE), tmp_path)
+    options = options_of(opened(three_branches(Metric.MSE)), tmp_path)
     assert (options.default, options.threads, options.hardware, options.fastest) == (1, 1, "host", 0)
     assert options.options == tuple(
         Option(
@@ -32,7 +41,7 @@ def test_branches_with_what_the_manifest_says_of_them(tmp_path):
 
 
 def test_a_package_without_branches_has_one(tmp_path):
-    options = options_of(tmp_path, manifest(), tmp_path)
+    options = options_of(opened(manifest()), tmp_path)
     assert [(each.name, each.latency_ms, each.accuracy) for each in options.options] == [
         ("branch 0", 10.0, 0.8)
     ]
@@ -40,13 +49,13 @@ def test_a_package_without_branches_has_one(tmp_path):
 
 
 def test_numbers_that_name_no_option_mean_the_default(tmp_path):
-    options = options_of(tmp_path, three_branches(), tmp_path)
+    options = options_of(opened(three_branches()), tmp_path)
     assert [options.chosen(number) for number in (-1, 0, 1, 2, 3)] == [1, 0, 1, 2, 1]
 
 
 def test_latencies_on_the_hardware_that_the_package_was_made_for(tmp_path):
     package = three_branches()
-    options = options_of(tmp_path, package, tmp_path)
+    options = options_of(opened(package), tmp_path)
     predicted = expected_on("board", options, package)
     assert [each.latency_ms for each in predicted.options] == [10 * each for each in EXPECTED_MS]
     assert predicted.hardware == "board"

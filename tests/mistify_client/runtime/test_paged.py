@@ -14,8 +14,9 @@ from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.opened import Package
 from mistify_client import load
-from mistify_client.assembly.chaining import ChosenBlocks, load_chain
+from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import PagedNetwork
 from mistify_client.runtime.options import options_of
@@ -23,6 +24,7 @@ from mistify_client.runtime.paged import RETRY_SECONDS, PagedSubnets
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_pool, state_directory
+from tests.mistify_client.chains import load_chain, store_in
 from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
 from tests.support.block_stores import HALVED, ORIGINAL, called, images, residual
@@ -48,7 +50,7 @@ def join_loading(model):
 
 
 def options(package):
-    return options_of(package, Manifest.load(package), state_directory(package))
+    return options_of(Package.open(package), state_directory(package))
 
 
 def test_the_options_are_the_subnets_of_the_pool(package):
@@ -122,7 +124,7 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
     (package / HALVED).write_bytes(content[:-1])
     now = 0.0
     choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
-    network = PagedNetwork(package, choices[1], 1)
+    network = PagedNetwork(package, store_in(package), choices[1], 1)
     subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
 
     def run():

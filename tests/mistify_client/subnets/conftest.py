@@ -1,5 +1,6 @@
 """A package whose subnets differ, with data for it."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from mistify.costs.quantization import Quantization
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.table import LatencyTable, latency_table
@@ -15,6 +17,7 @@ from tests.support import elastic_stores
 
 class Elastic(NamedTuple):
     directory: Path
+    files: BlockFiles
     state: Path
     store: BlockStore
     space: SubnetSpace
@@ -29,10 +32,12 @@ def elastic(tmp_path):
         directory, state = tmp_path / "package", tmp_path / "state"
         store = elastic_stores.write(directory, precision)
         state.mkdir()
-        table = latency_table(directory, store, state, 1, seconds=1e-6)
-        return Elastic(directory, state, store, SubnetSpace(store), table)
+        files = opened.enter_context(BlockFiles(directory))
+        table = latency_table(files, store, state, 1, seconds=1e-6)
+        return Elastic(directory, files, state, store, SubnetSpace(store), table)
 
-    return made
+    with ExitStack() as opened:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.opened import Package
 from mistify.package.training import OutputEncoding
 from mistify.parsing.quantities import parse_time
-from mistify_client.assembly.chaining import load_chain
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.files import held_alone
 from mistify_client.runtime.model import load
@@ -21,6 +21,7 @@ from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.adapting import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.search import Strategy
 from mistify_client.subnets.space import SubnetSpace
+from tests.mistify_client.chains import load_chain
 from tests.mistify_client.pools import make_block_package, make_elastic_package
 from tests.mistify_client.subnets.test_scores import in_keras
 from tests.support import elastic_stores
@@ -98,7 +99,7 @@ def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data
     for entry in (result.original, *pool.entries):
         outputs = in_keras(blocks_of(package, entry), images)
         assert entry.accuracy == pytest.approx(np.mean(outputs.argmax(1) == classes))
-    assert SubnetPool.load(state_directory(package), package) == pool
+    assert SubnetPool.load(state_directory(package), Package.open(package)) == pool
     assert content_of(package) == before
 
 
@@ -145,7 +146,7 @@ def test_the_pool_of_a_package_that_was_here_before_is_none_of_a_new_one(package
     manifest = Manifest.load(package)
     files = {NETWORK: manifest.files[NETWORK]}
     manifest.model_copy(update={"files": files}).save(package)
-    assert SubnetPool.load(state_directory(package), package) is None
+    assert SubnetPool.load(state_directory(package), Package.open(package)) is None
     assert [option.kind for option in load(package).options] == ["branch"]
     with pytest.raises(MistifyError, match=r"has no blocks to make other networks") as caught:
         adapted(package, unlabelled)
@@ -251,7 +252,7 @@ def test_a_package_that_gets_another_version_meanwhile_is_left_as_it_is(tmp_path
         adapted(package, unlabelled, on_progress=Meanwhile(package, other))
     assert caught.value.code is ErrorCode.CONFLICT
     assert current(package) != package
-    assert SubnetPool.load(state_directory(package), package) is None
+    assert SubnetPool.load(state_directory(package), Package.open(package)) is None
     assert load(package).options[0].kind == "branch"
 
 
@@ -261,8 +262,8 @@ def test_a_latency_below_that_of_every_subnet_is_refused(package, unlabelled):
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_a_package_without_blocks_is_refused(tmp_path, unlabelled):
-    with pytest.raises(MistifyError, match=r"no blocks\.json") as caught:
+def test_what_is_not_a_package_is_refused(tmp_path, unlabelled):
+    with pytest.raises(MistifyError, match=r"no manifest\.json") as caught:
         adapted(tmp_path, unlabelled)
     assert caught.value.code is ErrorCode.NOT_FOUND
 

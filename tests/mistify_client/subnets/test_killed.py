@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from mistify.parsing.quantities import parse_time
 from mistify_client import load
-from mistify_client.assembly.chaining import load_chain
+from tests.mistify_client.chains import load_chain
 from mistify_client.subnets.adapting import adapt
 
 root = Path(sys.argv[1])

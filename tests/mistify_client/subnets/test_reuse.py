@@ -5,9 +5,9 @@ import pytest
 
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.assembly.chaining import load_chain
 from mistify_client.runtime.inputs import bind
 from mistify_client.subnets.reuse import GroupEvaluation
+from tests.mistify_client.chains import load_chain
 
 LIMITS = [{}, {"feature_bytes": 0}, {"block_bytes": 0}, {"feature_bytes": 40_000, "block_bytes": 80_000}]
 
@@ -33,7 +33,7 @@ def alone(own, subnets, images):
 def test_all_subnets_of_a_space_compute_what_each_does_alone(elastic, device_data, precision):
     own, images = elastic(precision), device_data[0][:25]
     subnets = list(own.space)
-    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": images}, batch=10)
+    evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": images}, batch=10)
     for actual, expected in zip(by_subnet(evaluation, subnets), alone(own, subnets, images), strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
@@ -42,7 +42,7 @@ def test_all_subnets_of_a_space_compute_what_each_does_alone(elastic, device_dat
 def test_limits_of_memory_change_nothing_else(elastic, device_data, limits):
     own, images = elastic(), device_data[0][:7]
     subnets = list(own.space)[::3]
-    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": images}, batch=4, **limits)
+    evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": images}, batch=4, **limits)
     for actual, expected in zip(by_subnet(evaluation, subnets), alone(own, subnets, images), strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
@@ -56,9 +56,7 @@ def test_what_is_shared_runs_once(elastic, device_data):
         ["stem", "block-1", "block-2-merge2", "block-4", "head"],
     ]
     subnets = [own.store.network_of([f"{name}.tflite" for name in subnet]) for subnet in names]
-    evaluation = GroupEvaluation(
-        own.directory, own.store, own.table, {"image": device_data[0][:20]}, batch=10
-    )
+    evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": device_data[0][:20]}, batch=10)
     assert len(list(evaluation(subnets))) == 2 * 3
     assert evaluation.saved == 2 * (2 + 2 + 1)
     assert evaluation.runs == 2 * (6 + 6 + 5) - evaluation.saved
@@ -66,7 +64,7 @@ def test_what_is_shared_runs_once(elastic, device_data):
 
 def test_batches_come_one_after_the_other(elastic, device_data):
     own = elastic()
-    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": device_data[0][:9]}, batch=4)
+    evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": device_data[0][:9]}, batch=4)
     seen = [(outputs.rows.start, outputs.subnet) for outputs in evaluation(list(own.space)[:3])]
     assert sorted(seen) == [(start, number) for start in (0, 4, 8) for number in range(3)]
     assert [start for start, _ in seen] == [0, 0, 0, 4, 4, 4, 8, 8, 8]
@@ -76,9 +74,9 @@ def test_blocks_are_loaded_again_where_they_have_no_room(elastic, device_data):
     """Small ones are loaded once each; where there is room for one subnet alone, again and again."""
     own = elastic()
     data = {"image": device_data[0][:20]}
-    bounded = GroupEvaluation(own.directory, own.store, own.table, data, block_bytes=0)
+    bounded = GroupEvaluation(own.files, own.store, own.table, data, block_bytes=0)
     list(bounded(list(own.space)))
-    free = GroupEvaluation(own.directory, own.store, own.table, data)
+    free = GroupEvaluation(own.files, own.store, own.table, data)
     list(free(list(own.space)))
     assert free.loads == len(own.space.variants) < bounded.loads < bounded.runs == free.runs
 
@@ -87,7 +85,7 @@ def test_a_damaged_block_is_refused_by_name(elastic, device_data):
     own = elastic()
     path = own.directory / "block-2.tflite"
     path.write_bytes(path.read_bytes()[:-1])
-    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": device_data[0][:5]})
+    evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": device_data[0][:5]})
     with pytest.raises(MistifyError) as caught:
         list(evaluation([own.space.original]))
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE

@@ -21,7 +21,7 @@ def in_keras(subnet, images):
 
 
 def scorer(own, images, targets):
-    evaluation = GroupEvaluation(own.directory, own.store, own.table, {"image": images})
+    evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": images})
     return SubnetScorer(evaluation, own.store, own.space.original, targets)
 
 

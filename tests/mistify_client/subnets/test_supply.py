@@ -7,6 +7,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.machine import machine, runtime
+from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.parsing.quantities import parse_time
@@ -206,8 +207,9 @@ def test_a_missing_block_from_nowhere_is_named(device, data):
 def fetch_all(device, token_file=None):
     """Fetch all blocks of a device's package."""
     store = BlockStore.load(device)
-    supply = BlockSupply(device, state_directory(device), store, token_file, lambda line: None)
-    supply.fetch(store.variants)
+    with BlockFiles(device) as files:
+        supply = BlockSupply(files, state_directory(device), store, token_file, lambda line: None)
+        supply.fetch(store.variants)
 
 
 def sent(service):

@@ -15,9 +15,7 @@ def measured(own, **changes):
     """Return the table, and the lines that tell of measuring."""
     lines = []
     settings = {"threads": 1, "execution": Execution.INTERPRETER, **changes}
-    table = latency_table(
-        own.directory, own.store, own.state, seconds=1e-6, on_progress=lines.append, **settings
-    )
+    table = latency_table(own.files, own.store, own.state, seconds=1e-6, on_progress=lines.append, **settings)
     return table, lines
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify_client.monitor.replacement.candidate import (
     compute_outputs,
     read_examples,
@@ -38,7 +39,7 @@ def test_a_network_with_the_same_outputs_agrees(fast, slow, examples):
 
 
 def test_examples_take_no_more_memory_than_one_of_them(slow, expected):
-    network = open_network(slow, Manifest.load(slow), 1)
+    network = open_network(Package.open(slow), 1)
     outputs = compute_outputs(network, {"image": expected["image"]})
     assert network.shapes == ((1, 4, 4, 1),)
     np.testing.assert_allclose(outputs["scores"], expected["scores"], atol=1e-5)
