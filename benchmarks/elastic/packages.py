@@ -55,12 +55,14 @@ def write_package(directory: Path, size: Size, images: int) -> Path:
     x = np.random.default_rng(0).uniform(0, 1, (images, size.side, size.side, 3)).astype(np.float32)
     body = [_stem(size), *(_residual(f"block-{at}", at, 1, size) for at in _places(size))]
     original = [*body, _head(size, reduce(lambda features, block: block.model(features), body, x))]
-    for name, content in block_store([*original, *_variants(size)], Quantization.NONE).items():
+    names = [block.file for block in original]
+    blocks = [*original, *_variants(size)]
+    for name, content in block_store(blocks, Quantization.NONE, served=names).items():
         (directory / name).write_bytes(content)
     serve = directory / "serve.tflite"
     store = BlockStore.load(directory)
     with BlockFiles(directory) as files:
-        serve.write_bytes(stitch(files, store.network_of([block.file for block in original])))
+        serve.write_bytes(stitch(files, store.network_of(names)))
     Manifest(
         job="benchmark",
         goal="elastic",

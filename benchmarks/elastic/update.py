@@ -197,7 +197,7 @@ class _App:
         state, opened = state_directory(package), Package.open(package)
         options = options_of(opened, state)
         self.best = len(options.options) - 1
-        subnets = open_subnets(opened, options, self.best, options.threads)
+        subnets = open_subnets(opened, options, state, self.best, options.threads)
         switchboard = Switchboard.open(state)
         switchboard.option = self.best
         self.subnets = SlowableSubnets(subnets)

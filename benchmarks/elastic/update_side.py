@@ -12,7 +12,7 @@ import numpy as np
 from mistify.package.blocks import BlockStore
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.chaining import ChosenBlocks
-from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.subnets.adapting import adapt
 from mistify_client.subnets.space import SubnetSpace
 
@@ -30,7 +30,7 @@ def _largest(package: Path, data: Path) -> None:
     """Load the original network, which has the most weights, and run it on one example."""
     store = BlockStore.load(package)
     files = tuple(block.file for block in SubnetSpace(store).original)
-    network = PagedNetwork(package, store, ChosenBlocks(files=files), 1)
+    network = PagedNetwork(Blocks(package, store), ChosenBlocks(files=files), 1)
     with np.load(data) as arrays:
         network({store.inputs[0].name: arrays["x"][:1]})
     network.close()

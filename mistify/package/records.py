@@ -73,7 +73,7 @@ def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> 
 
     Args:
         path: The file, which errors name.
-        content: What was read from it.
+        content: The bytes of the file.
         kind: The model of the record.
         newest: The newest `format_version` that can be read.
 

@@ -1,7 +1,6 @@
 """Chaining: blocks of a store run one after the other, with what goes from one to the next in hand."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.block_files import BlockFiles
@@ -63,18 +62,13 @@ class Chain:
     """Blocks that make a network.
 
     Attributes:
-        blocks: From the inputs of the network to its outputs.
+        blocks: From the inputs of the network to its outputs. A stitched network is the only one.
+        chosen: The files of the store that the network is made of, and how it runs.
     """
 
-    def __init__(self, blocks: Sequence[LoadedBlock]) -> None:
+    def __init__(self, blocks: Sequence[LoadedBlock], chosen: ChosenBlocks) -> None:
         self.blocks = tuple(blocks)
-
-    @cached_property
-    def chosen(self) -> ChosenBlocks:
-        """The files of the blocks, and how they run."""
-        return ChosenBlocks(
-            files=tuple(block.variant.file for block in self.blocks), execution=self.blocks[0].execution
-        )
+        self.chosen = chosen
 
     def __call__(self, inputs: Tensors) -> dict[str, Array]:
         """Return the outputs of the network, as it writes them."""

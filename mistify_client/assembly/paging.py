@@ -1,18 +1,61 @@
-"""Paging: only the blocks of the network that runs are in memory; others are loaded while it runs."""
+"""Paging: only the network that runs is in memory; others are loaded while it runs.
 
-import ctypes
+A subnet runs as its blocks, one after the other, until these have been stitched into one network in the
+background, which is faster. Where memory is short they stay as they are.
+"""
+
+import logging
 import threading
+import weakref
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from mistify.errors import MistifyError
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
+from mistify.package.opened import Package
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Array, Tensors
+from mistify_client.assembly.memory import available_bytes, return_memory
+from mistify_client.assembly.shipped import blocks_of, with_shipped
+from mistify_client.assembly.stitched_networks import STITCHED, StitchedNetworks
+from mistify_client.assembly.stitching_process import StitchingProcess
 
-#: Of glibc; other libraries have none, and keep less.
-_TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+#: The memory that stitching takes: a process that has done nothing yet, and multiples of the blocks' files.
+_PROCESS_BYTES: Final = 120_000_000
+_STITCHING: Final = 5
+
+#: What loading a network takes beside the one that runs, in multiples of its file: the file, and its weights
+#: as LiteRT packs them.
+_LOADING: Final = 2.5
+
+logger = logging.getLogger(__name__)
+
+
+class Blocks(NamedTuple):
+    """The blocks of a package.
+
+    Attributes:
+        directory: The package.
+        store: The block store, with the network that was shipped if that is one of the variants.
+        stitched: The directory of the stitched networks; None to run all subnets as blocks.
+    """
+
+    directory: Path
+    store: BlockStore
+    stitched: Path | None = None
+
+    @classmethod
+    def of(cls, package: Package, state: Path) -> "Blocks":
+        """Return the blocks of a package, whose stitched networks are in its state directory.
+
+        Raises:
+            MistifyError: As for `blocks_of`.
+        """
+        return cls(package.directory, with_shipped(blocks_of(package), package), state / STITCHED)
 
 
 class PagedNetwork:
@@ -21,27 +64,42 @@ class PagedNetwork:
     Several threads may call it; one at a time runs.
     """
 
-    def __init__(self, directory: Path, store: BlockStore, first: ChosenBlocks, threads: int) -> None:
-        """Load the first blocks.
+    def __init__(
+        self,
+        blocks: Blocks,
+        first: ChosenBlocks,
+        threads: int,
+        available: Callable[[], int] = available_bytes,
+    ) -> None:
+        """Load the first blocks, or their stitched network if there is one.
 
         Args:
-            directory: The block store.
-            store: Its manifest.
+            available: Returns how many bytes of memory can be had.
 
         Raises:
             MistifyError: As for `BlockStore.network_of` and `LoadedBlock`.
         """
-        self._directory = directory
+        self._directory = blocks.directory
+        self._store = blocks.store
+        self._stitched = None if blocks.stitched is None else StitchedNetworks(blocks.stitched)
         self._threads = threads
-        self._store = store
+        self._available = available
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
+        self._process = StitchingProcess()
+        self._stitching: threading.Thread | None = None
+        weakref.finalize(self, self._process.stop)  # also at the end of the app
         self._chain = self._loaded(first, {})
 
     @property
     def running(self) -> ChosenBlocks:
         """The blocks that run, and how."""
         return self._chain.chosen
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one network runs, rather than several blocks, one after the other."""
+        return len(self._chain.blocks) == 1
 
     def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], ChosenBlocks]:
         """Run the network.
@@ -50,7 +108,7 @@ class PagedNetwork:
             inputs: Input name -> [batch, ...].
 
         Returns:
-            The outputs by name, as the network writes them, and the blocks and execution that computed them.
+            Its outputs by name, as it writes them, and what they were computed by.
         """
         with self._running:
             chain = self._chain
@@ -72,37 +130,102 @@ class PagedNetwork:
         self._store.network_of(chosen.files)
         return self._loader.submit(self._switch, chosen)
 
+    def stitch(self, example: Tensors) -> bool:
+        """Stitch the blocks that run in the background, and go over to the network that they make.
+
+        If that fails, and where memory is short, the blocks go on as they are.
+
+        Args:
+            example: Inputs that the network runs once, so that its first inference takes no longer.
+
+        Returns:
+            False if another network is being stitched: try again later.
+
+        Raises:
+            RuntimeError: No thread can be started.
+        """
+        if self._stitched is None or self.is_whole:
+            return True
+        if self._stitching is not None and self._stitching.is_alive():
+            return False
+        arguments = (self._stitched, self._chain.chosen, example)
+        self._stitching = threading.Thread(target=self._stitch, args=arguments, name="stitching", daemon=True)
+        self._stitching.start()
+        return True
+
     def close(self) -> None:
-        """Wait for what is being loaded, and stop the background thread."""
+        """Wait for what is being loaded, end what is being stitched, and stop the background threads."""
+        self._process.stop()
+        if self._stitching is not None:
+            self._stitching.join()
         self._loader.shutdown()
 
     def _switch(self, chosen: ChosenBlocks) -> None:
         try:
-            self._replace(chosen)
+            self._replace(self._loaded(chosen, self._there(chosen)))
         finally:
             return_memory()
 
-    def _replace(self, chosen: ChosenBlocks) -> None:
-        there = {
-            block.variant.file: block for block in self._chain.blocks if block.execution is chosen.execution
-        }
-        chain = self._loaded(chosen, there)
+    def _there(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
+        """Return the blocks in memory that run as the chosen ones do, by their files."""
+        blocks = self._chain.blocks
+        return {block.variant.file: block for block in blocks if block.execution is chosen.execution}
+
+    def _replace(self, chain: Chain) -> None:
         self._chain = chain  # for the next call; threads that call all the time would not let go of the lock
         with self._running:
             pass  # until the last call of the blocks of before has ended
 
     def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
-        """Return a chain of blocks, which reuses those that are in memory already."""
+        """Return the stitched network of blocks, or a chain of them, with those that are in memory."""
+        whole = self._whole(chosen)
+        if whole is not None:
+            return whole
         with BlockFiles(self._directory) as files:
-            return Chain(
-                [
-                    there.get(variant.file) or LoadedBlock(files, variant, self._threads, chosen.execution)
-                    for variant in self._store.network_of(chosen.files)
-                ]
-            )
+            blocks = [
+                there.get(variant.file) or LoadedBlock(files, variant, self._threads, chosen.execution)
+                for variant in self._store.network_of(chosen.files)
+            ]
+        return Chain(blocks, chosen)
 
+    def _whole(self, chosen: ChosenBlocks) -> Chain | None:
+        """Return the stitched network of blocks; None if there is none, or no memory for it."""
+        blocks = self._store.network_of(chosen.files)
+        network = None if self._stitched is None or len(blocks) == 1 else self._stitched.find(blocks)
+        if self._stitched is None or network is None or not self._has_room(_LOADING * network.content.size):
+            return None
+        try:
+            with BlockFiles(self._stitched.directory) as files:
+                loaded = LoadedBlock(files, network, self._threads, chosen.execution)
+        except MistifyError as error:
+            logger.warning("blocks run one after the other until they have been stitched again: %s", error)
+            self._stitched.remove(network)
+            return None
+        self._stitched.note_use(network)
+        return Chain([loaded], chosen)
 
-def return_memory() -> None:
-    """Give the system the memory of networks that are gone, which glibc would keep for what comes next."""
-    if _TRIM is not None:
-        _TRIM(0)
+    def _stitch(self, stitched: StitchedNetworks, chosen: ChosenBlocks, example: Tensors) -> None:
+        size = sum(variant.content.size for variant in self._store.network_of(chosen.files))
+        if not self._has_room(_PROCESS_BYTES + _STITCHING * size):
+            return
+        problem = self._process.stitch(self._directory, stitched.directory, chosen.files)
+        if problem is not None:
+            logger.warning("blocks go on running one after the other, they cannot be stitched: %s", problem)
+            return
+        with suppress(RuntimeError):  # it has been closed meanwhile
+            self._loader.submit(self._go_over, chosen, example)
+
+    def _go_over(self, chosen: ChosenBlocks, example: Tensors) -> None:
+        """Go over to the stitched network of blocks, if these still run."""
+        if self._chain.chosen != chosen:
+            return
+        try:
+            whole = self._whole(chosen)
+            if whole is not None:
+                whole(example)
+                self._replace(whole)
+        finally:
+            return_memory()
+
+    def _has_room(self, needed: float) -> bool:
+        return self._available() >= needed

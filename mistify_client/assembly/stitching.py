@@ -1,18 +1,32 @@
-"""Stitching: some blocks of a store become one network, without a converter."""
+"""Stitching: some blocks of a store become one network, without a converter.
 
+`python -m mistify_client.assembly.stitching PACKAGE NETWORKS BLOCK...` stitches blocks of a package, at a low
+priority, and writes the network beside others.
+"""
+
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockVariant
+from mistify.package.opened import Package
 from mistify.tflite.combining import CombinedNetwork, names_of, read_network
 from mistify.wording import listed
+from mistify_client.assembly.shipped import blocks_of, with_shipped
+from mistify_client.assembly.stitched_networks import StitchedNetworks
+
+#: The lowest priority that Linux has.
+_NICE: Final = 19
 
 
 def stitch(files: BlockFiles, blocks: Sequence[BlockVariant]) -> bytes:
@@ -138,3 +152,19 @@ def _words(tensor: Any) -> str:
     if quantization is None or quantization.scale is None or not len(quantization.scale):
         return f"{kind} [{sizes}]"
     return f"{kind} [{sizes}] of scale {quantization.scale[0]:.9g}, zero point {quantization.zeroPoint[0]}"
+
+
+def main(package: str, networks: str, *names: str) -> None:
+    """Stitch blocks of a package into a network beside others."""
+    os.nice(_NICE)
+    try:
+        opened = Package.open(Path(package))
+        blocks = with_shipped(blocks_of(opened), opened).network_of(names)
+        with BlockFiles(opened.directory) as files:
+            StitchedNetworks(Path(networks)).make(blocks, partial(stitch, files, blocks))
+    except (MistifyError, OSError) as error:
+        sys.exit(" ".join(str(error).split()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -9,7 +9,7 @@ from mistify.package.manifest import BRANCH_INPUT, NETWORK, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.tflite.resizable import resizable
 from mistify.tflite.session import Session
-from mistify_client.assembly.paging import return_memory
+from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array
 
 #: Runs an inference on inputs, by name, with the option of a number. Returns the outputs by name, and the

@@ -370,7 +370,7 @@ def _opened(package: Package, state: Path, threads: int | None, option: int) -> 
     package.verify(with_blocks=False, leaving=(NETWORK,) if blocks is None else blocks.files)
     threads = threads or options.threads
     if options.of_blocks:
-        return _Opened(open_subnets(package, options, chosen, threads), options)
+        return _Opened(open_subnets(package, options, state, chosen, threads), options)
     return _Opened(open_network(package, threads), options)
 
 

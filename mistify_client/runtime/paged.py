@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
@@ -13,14 +14,16 @@ from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify_client.assembly.chaining import ChosenBlocks
-from mistify_client.assembly.paging import PagedNetwork
-from mistify_client.assembly.shipped import blocks_of, with_shipped
+from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.options import PackageOptions
 
 #: Seconds until something that could not be loaded is tried again: the reason may have passed.
 RETRY_SECONDS: Final = 60.0
+
+#: Seconds that a subnet runs as blocks before these are stitched: others may be wanted soon.
+SETTLED_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +32,8 @@ class PagedSubnets:
     """The subnets of a package, for one thread at a time.
 
     The chosen subnet runs once its blocks are in memory. Until then the previous one runs, and also if
-    loading fails, which is tried again after `RETRY_SECONDS`.
+    loading fails, which is tried again after `RETRY_SECONDS`. The blocks of a subnet that has run for
+    `SETTLED_SECONDS` are stitched in the background.
 
     Attributes:
         manifest: The manifest of the package.
@@ -52,6 +56,7 @@ class PagedSubnets:
         self._blocks = network.running
         self._number = self._wanted = subnets.index(self._blocks)
         self._retry_at = math.inf
+        self._stitch_at = clock() + SETTLED_SECONDS
         self._shapes: Shapes | None = None
 
     @property
@@ -82,15 +87,25 @@ class PagedSubnets:
             raise ValueError(f"they have no output {min(missing)}, which the manifest has")
 
     def _run(self, inputs: Mapping[str, Array], wanted: int) -> tuple[dict[str, Array], int]:
-        if wanted != self._wanted or self._clock() >= self._retry_at:
-            self._load(wanted)
+        now = self._clock()
+        if wanted != self._wanted or now >= self._retry_at:
+            self._load(wanted, now)
+        elif now >= self._stitch_at:
+            self._stitch(now)
         outputs, blocks = self._network(inputs)
         if blocks is not self._blocks:  # compared in full only after a switch: this is timed
             self._blocks, self._number = blocks, self._subnets.index(blocks)
         return outputs, self._number
 
-    def _load(self, wanted: int) -> None:
-        self._wanted, self._retry_at = wanted, math.inf
+    def _stitch(self, now: float) -> None:
+        try:
+            begun = self._network.stitch(zeros(self.manifest.inputs, self._shapes))
+        except RuntimeError:  # no thread can be started
+            begun = False
+        self._stitch_at = math.inf if begun else now + SETTLED_SECONDS
+
+    def _load(self, wanted: int, now: float) -> None:
+        self._wanted, self._retry_at, self._stitch_at = wanted, math.inf, now + SETTLED_SECONDS
         try:
             loading = self._network.switch(self._subnets[wanted])
         except RuntimeError as error:  # no thread can be started
@@ -108,7 +123,9 @@ class PagedSubnets:
             self._retry_at = self._clock() + RETRY_SECONDS
 
 
-def open_subnets(package: Package, options: PackageOptions, wanted: int, threads: int) -> PagedSubnets:
+def open_subnets(
+    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
+) -> PagedSubnets:
     """Open the subnets of a package, with the one in memory that is wanted.
 
     Where that cannot be loaded, the default one is, and the first inference tries again.
@@ -116,6 +133,7 @@ def open_subnets(package: Package, options: PackageOptions, wanted: int, threads
     Args:
         package: The package's version.
         options: The options of this version; all of them subnets.
+        state: The state directory of the package.
         wanted: Number of the option to load first.
         threads: Number of threads of LiteRT.
 
@@ -125,7 +143,10 @@ def open_subnets(package: Package, options: PackageOptions, wanted: int, threads
     subnets = [option.blocks for option in options.options if option.blocks is not None]
     try:
         loaded = PagedSubnets(
-            package.manifest, subnets, _network(package, subnets, options.default, wanted, threads), threads
+            package.manifest,
+            subnets,
+            _network(Blocks.of(package, state), subnets, options.default, wanted, threads),
+            threads,
         )
         loaded.warm_up()
     except (ValueError, RuntimeError) as error:
@@ -135,13 +156,12 @@ def open_subnets(package: Package, options: PackageOptions, wanted: int, threads
 
 
 def _network(
-    package: Package, subnets: Sequence[ChosenBlocks], default: int, wanted: int, threads: int
+    blocks: Blocks, subnets: Sequence[ChosenBlocks], default: int, wanted: int, threads: int
 ) -> PagedNetwork:
-    store = with_shipped(blocks_of(package), package)
     try:
-        return PagedNetwork(package.directory, store, subnets[wanted], threads)
+        return PagedNetwork(blocks, subnets[wanted], threads)
     except MistifyError as error:
         if wanted == default:
             raise
         logger.warning("subnet %d cannot be loaded, subnet %d runs at first: %s", wanted, default, error)
-        return PagedNetwork(package.directory, store, subnets[default], threads)
+        return PagedNetwork(blocks, subnets[default], threads)

@@ -69,7 +69,7 @@ def open_current(package: Path, shipped: Package | None = None) -> Package:
 
     Args:
         package: The directory of the package that was shipped.
-        shipped: That package, if it has been opened.
+        shipped: The package that was shipped, if it has been opened.
 
     Raises:
         MistifyError: As for `Package.open`.

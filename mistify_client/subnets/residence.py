@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from mistify.package.blocks import BlockVariant
 from mistify_client.assembly.chaining import LoadedBlock
-from mistify_client.assembly.paging import return_memory
+from mistify_client.assembly.memory import return_memory
 
 
 class ResidentBlocks:

@@ -10,7 +10,7 @@ from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Tensors
-from mistify_client.assembly.paging import return_memory
+from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.subnets.prefixes import PrefixNode, tree_of
 from mistify_client.subnets.residence import ResidentBlocks

@@ -146,4 +146,4 @@ def _drawn(
         ms = table.of(variant) if measured else ms_per_flop * max(1, estimate.flops) * latency_doubt
         latencies_ms[variant.content.sha256] = ms
         losses[variant] = estimate.loss * loss_doubt
-    return table.model_copy(update={"latencies_ms": latencies_ms}), losses
+    return table.model_copy(update={"latencies_ms": latencies_ms, "handover_ms": 0.0}), losses

@@ -2,6 +2,9 @@
 
 Blocks are timed where they run, in subnets: a block that runs again and again by itself has its weights and
 its inputs in the processor's cache, which made sums for a network of 40 MB a fifth too small.
+
+Subnets run stitched into one network, in which a block does not hand its features over to the next one. What
+handing over takes is the difference between the network that was shipped and the blocks that it is made of.
 """
 
 import time
@@ -18,16 +21,20 @@ from mistify.files.writing import write_json
 from mistify.machine import machine, runtime
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore, BlockVariant
+from mistify.package.manifest import NETWORK
 from mistify.package.records import Record, Sha256
 from mistify.profiling.measuring import best_of_parts_ms, random_input
 from mistify.wording import counted
 from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import return_memory
+from mistify_client.assembly.memory import return_memory
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
 #: The time of measuring a block, in several rounds.
 SECONDS: Final = 0.15
+
+#: The least that a block takes in a stitched network, as a share of what it takes in a chain.
+_LEAST: Final = 0.1
 
 
 class LatencyTable(Record):
@@ -39,7 +46,9 @@ class LatencyTable(Record):
         runtime: Name and version of the runtime of the measurements.
         execution: The execution of the measurements.
         threads: Number of threads of LiteRT.
-        latencies_ms: Digest of the block's file -> milliseconds.
+        latencies_ms: Digest of the block's file -> milliseconds, as it was measured in a chain.
+        handover_ms: Milliseconds that each block but the first of a chain takes longer than in a stitched
+            network.
     """
 
     format_version: Literal[1] = 1
@@ -48,14 +57,20 @@ class LatencyTable(Record):
     execution: Execution
     threads: Annotated[int, Field(ge=1)]
     latencies_ms: dict[Sha256, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    handover_ms: Annotated[float, Field(ge=0)] = 0.0
 
     def of(self, variant: BlockVariant) -> float:
-        """Return the milliseconds of a block."""
-        return self.latencies_ms[variant.content.sha256]
+        """Return the milliseconds of a block in a stitched network."""
+        chained_ms = self.chained_ms([variant])
+        return max(chained_ms - (self.handover_ms if variant.start else 0.0), _LEAST * chained_ms)
 
     def latency_ms(self, blocks: Iterable[BlockVariant]) -> float:
-        """Return the milliseconds of blocks that run one after the other, such as a subnet."""
+        """Return the milliseconds of blocks that are stitched, such as a subnet."""
         return sum(map(self.of, blocks))
+
+    def chained_ms(self, blocks: Iterable[BlockVariant]) -> float:
+        """Return the milliseconds of blocks that run one after the other."""
+        return sum(self.latencies_ms[block.content.sha256] for block in blocks)
 
     def has(self, variant: BlockVariant) -> bool:
         """Check whether a block was measured."""
@@ -97,7 +112,7 @@ def latency_table(
     space = SubnetSpace(store)
     missing = [variant for variant in space.variants if not table.has(variant)]
     if not missing:
-        return table
+        return _with_handover(table, store)
     on_progress(f"measuring {counted(len(missing), 'block')}")
     paths = list(_paths(space, missing))
     loads = [partial(_load, files, path, store, threads, execution) for path in paths]
@@ -107,10 +122,10 @@ def latency_table(
             measured[one].append(ms)
     now_ms = {one: mean(each) for one, each in measured.items()}
     known = [one for one in now_ms if table.has(one)]
-    slower = sum(now_ms[one] for one in known) / table.latency_ms(known) if known else 1.0
+    slower = sum(now_ms[one] for one in known) / table.chained_ms(known) if known else 1.0
     new_ms = {one.content.sha256: now_ms[one] / slower for one in missing}
     latencies_ms = {**table.latencies_ms, **new_ms}
-    table = table.model_copy(update={"latencies_ms": latencies_ms})
+    table = _with_handover(table.model_copy(update={"latencies_ms": latencies_ms}), store)
     write_json(file, table.model_dump(mode="json"), durable=True)
     return table
 
@@ -121,8 +136,17 @@ def _kept(path: Path, unmeasured: LatencyTable) -> LatencyTable:
         table = LatencyTable.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):  # what cannot be read is measured again
         return unmeasured
-    same = table.model_copy(update={"latencies_ms": {}}) == unmeasured
+    same = table.model_copy(update={"latencies_ms": {}, "handover_ms": 0.0}) == unmeasured
     return table if same else unmeasured
+
+
+def _with_handover(table: LatencyTable, store: BlockStore) -> LatencyTable:
+    """Return a table that knows what handing features over takes, if the network that was shipped tells."""
+    shipped = [variant for variant in store.variants if variant.file == NETWORK]
+    if not shipped or len(store.served) < 2:
+        return table
+    longer_ms = table.chained_ms(store.network_of(store.served)) - table.chained_ms(shipped)
+    return table.model_copy(update={"handover_ms": max(0.0, longer_ms / (len(store.served) - 1))})
 
 
 def _paths(space: SubnetSpace, blocks: Iterable[BlockVariant]) -> Iterator[Subnet]:

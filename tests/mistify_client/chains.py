@@ -8,7 +8,7 @@ from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import MANIFEST
 from mistify.package.opened import Package
 from mistify_client.assembly import stitching
-from mistify_client.assembly.chaining import Chain, LoadedBlock
+from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.shipped import with_shipped
 
@@ -26,7 +26,8 @@ def load_chain(
     """Load the blocks of a network, which run one after the other."""
     with BlockFiles(directory) as files:
         blocks = store_in(directory).network_of(names)
-        return Chain([LoadedBlock(files, block, threads, execution) for block in blocks])
+        chosen = ChosenBlocks(files=tuple(names), execution=execution)
+        return Chain([LoadedBlock(files, block, threads, execution) for block in blocks], chosen)
 
 
 def stitch(directory: Path, names: Sequence[str]) -> bytes:

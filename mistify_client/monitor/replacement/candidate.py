@@ -13,8 +13,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.opened import Package
-from mistify_client.assembly.paging import PagedNetwork
-from mistify_client.assembly.shipped import blocks_of, with_shipped
+from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.examples import checked_inputs, read_npz
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import Network, open_network
@@ -160,8 +159,7 @@ def _fastest(
     blocks = options.options[options.fastest].blocks
     if blocks is None:
         return partial(network, values, options.fastest)
-    store = with_shipped(blocks_of(package), package)
-    return partial(PagedNetwork(package.directory, store, blocks, options.threads), values)
+    return partial(PagedNetwork(Blocks.of(package, state), blocks, options.threads), values)
 
 
 def _random_inputs(inputs: Sequence[TensorInfo]) -> dict[str, Array]:

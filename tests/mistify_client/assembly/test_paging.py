@@ -13,7 +13,7 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from tests.mistify_client.chains import load_chain, store_in
 from tests.support import block_stores
@@ -31,7 +31,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def paged(store):
-    network = PagedNetwork(store, store_in(store), ChosenBlocks(files=ORIGINAL), 1)
+    network = PagedNetwork(Blocks(store, store_in(store)), ChosenBlocks(files=ORIGINAL), 1)
     yield network
     network.close()
 
@@ -129,12 +129,12 @@ import sys
 from pathlib import Path
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify.package.blocks import BlockStore
 
 directory = Path(sys.argv[1])
 small, large = (ChosenBlocks(files=names.split()) for names in sys.argv[2:])
-network = PagedNetwork(directory, BlockStore.load(directory), large, 1)
+network = PagedNetwork(Blocks(directory, BlockStore.load(directory)), large, 1)
 for chosen in (small, large, small):
     network.switch(chosen).result()
     status = Path("/proc/self/status").read_text().splitlines()

@@ -18,9 +18,9 @@ from mistify.package.opened import Package
 from mistify_client import load
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
-from mistify_client.assembly.paging import PagedNetwork
+from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.options import options_of
-from mistify_client.runtime.paged import RETRY_SECONDS, PagedSubnets
+from mistify_client.runtime.paged import RETRY_SECONDS, SETTLED_SECONDS, PagedSubnets
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_pool, state_directory
@@ -124,7 +124,7 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
     (package / HALVED).write_bytes(content[:-1])
     now = 0.0
     choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
-    network = PagedNetwork(package, store_in(package), choices[1], 1)
+    network = PagedNetwork(Blocks(package, store_in(package)), choices[1], 1)
     subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
 
     def run():
@@ -369,3 +369,50 @@ def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
     assert "no monitor can switch this model" in caplog.text
     np.testing.assert_array_equal(model(images(2)), fast(package))
     assert load(package).running == 1
+
+
+def test_a_subnet_that_has_run_for_a_while_is_stitched_and_one_that_is_switched_to_likewise(package):
+    write_pool(package)
+    now = 0.0
+    choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
+    network = PagedNetwork(Blocks.of(Package.open(package), state_directory(package)), choices[1], 1)
+    subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
+
+    def run(wanted):
+        """Run an inference, wait until nothing is done in the background, and return whether a whole ran."""
+        values, was_whole = {"image": images(2)}, network.is_whole
+        outputs, option = subnets.prepared(values)(values, wanted)
+        expected = load_chain(package, choices[option].files, 1)(values)["scores"]
+        np.testing.assert_array_equal(outputs["scores"], expected)
+        if network._stitching is not None:
+            network._stitching.join()
+        network._loader.submit(lambda: None).result()
+        return was_whole
+
+    assert not run(1)
+    now = SETTLED_SECONDS - 1
+    assert [run(1), run(1)] == [False, False]
+    now = SETTLED_SECONDS
+    assert [run(1), run(1)] == [False, True]
+    run(0)  # begins to load the other one
+    now = 2 * SETTLED_SECONDS - 1
+    assert [run(0), run(0)] == [False, False]
+    now = 2 * SETTLED_SECONDS
+    assert [run(0), run(0)] == [False, True]
+    run(1)
+    assert run(1)
+    network.close()
+
+
+def test_a_package_that_is_loaded_again_runs_the_stitched_network(package):
+    write_pool(package)
+    blocks = Blocks.of(Package.open(package), state_directory(package))
+    network = PagedNetwork(blocks, ChosenBlocks(files=ORIGINAL), 1)
+    network.stitch({"image": images(1)})
+    network._stitching.join()
+    network.close()
+    for file in ORIGINAL:
+        (package / file).unlink()  # which nothing reads any more
+    model = load(package)
+    assert model.running == 1
+    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)

@@ -5,8 +5,12 @@ import json
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.machine import machine, runtime
+from mistify.package.block_files import BlockFiles
+from mistify.package.manifest import NETWORK
 from mistify_client.assembly.executions import Execution
 from mistify_client.subnets.table import LatencyTable, latency_table
+from tests.mistify_client.subnets import spaces
 
 NAME = "latency-interpreter-1.json"
 
@@ -101,3 +105,36 @@ def test_a_damaged_block_is_refused_by_name(elastic):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(path)
     assert not (own.state / NAME).exists()
+
+
+@pytest.mark.parametrize(("shipped_ms", "handover_ms"), [(5.0, 0.5), (4.0, 1.0), (7.0, 0.0)])
+def test_handing_over_takes_what_the_blocks_of_the_shipped_network_take_longer(
+    tmp_path, shipped_ms, handover_ms
+):
+    """Blocks take 1, 2 and 3 ms in a chain, and less in one network, be it of these or of others."""
+    store = spaces.store(blocks=3, shrunk=1, merged=())
+    first, second, third, *_, last_shrunk = store.variants
+    shipped = spaces.variant(NETWORK, 0, 3).model_copy(update={"file": NETWORK})
+    served = tuple(one.file for one in (first, second, third))
+    store = store.model_copy(update={"variants": (*store.variants, shipped), "served": served})
+    chained_ms = dict(zip(store.variants, (1.0, 2.0, 3.0, 0.5, 0.5, 1.5, shipped_ms), strict=True))
+    content = {
+        "machine": machine(),
+        "runtime": runtime(),
+        "execution": "interpreter",
+        "threads": 1,
+        "latencies_ms": {one.content.sha256: ms for one, ms in chained_ms.items()},
+    }
+    (tmp_path / NAME).write_text(json.dumps(content))
+    with BlockFiles(tmp_path) as files:
+        table = latency_table(files, store, tmp_path, 1)
+    assert table.handover_ms == handover_ms
+    assert table.latency_ms([first, second, third]) == pytest.approx(6 - 2 * handover_ms)
+    assert table.latency_ms([first, second, last_shrunk]) == pytest.approx(4.5 - 2 * handover_ms)
+    assert table.latency_ms([shipped]) == shipped_ms
+
+
+def test_no_block_takes_less_than_nothing(elastic):
+    own = elastic()
+    table = own.table.model_copy(update={"handover_ms": 1e3})
+    assert all(table.of(one) > 0 for one in own.store.variants)

@@ -1,0 +1,20 @@
+"""The memory of a device: what can be had, and what is given back."""
+
+import ctypes
+from typing import Final
+
+import psutil
+
+#: Of glibc; other libraries have none, and keep less.
+_TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def available_bytes() -> int:
+    """Return how many bytes can be allocated without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def return_memory() -> None:
+    """Give the system the memory of networks that are gone, which glibc would keep for what comes next."""
+    if _TRIM is not None:
+        _TRIM(0)

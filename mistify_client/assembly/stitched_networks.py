@@ -1,0 +1,108 @@
+"""Stitched networks on the disk of a device: those of the subnets that ran last, at most two of them."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mistify.files.locking import locked
+from mistify.files.writing import write_bytes
+from mistify.package.block_files import BlockFiles
+from mistify.package.blocks import BlockVariant
+from mistify.package.records import PackagedFile
+
+#: In the state directory of a package.
+STITCHED: Final = "stitched"
+
+#: The one that runs, and the one that ran before.
+_MOST: Final = 2
+
+#: How networks are stitched. Another way of doing it needs another number, so that old files are not used.
+_FORMAT: Final = 1
+
+_KEY_DIGITS: Final = 32
+
+
+class StitchedNetworks:
+    """The stitched networks of the subnets of a package, which processes share.
+
+    The name of a file has the digest of the blocks that it is made of, by which it is found, and that of its
+    content, by which damage is noticed. Processes that make one wait for each other. A file may be removed
+    while a network runs: that is in memory.
+
+    Attributes:
+        directory: The files. It need not exist.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def find(self, blocks: Sequence[BlockVariant]) -> BlockVariant | None:
+        """Return the network of blocks as one block, from inputs to outputs; None if there is none.
+
+        Its file may be damaged, or be removed before it is opened.
+        """
+        for path in self.directory.glob(f"{_key(blocks)}-*.tflite"):
+            with suppress(OSError, ValueError):  # it is gone, or has a name that is not a digest
+                content = PackagedFile(size=path.stat().st_size, sha256=path.stem.partition("-")[2])
+                return BlockVariant(file=path.name, content=content, start=0, span=blocks[-1].end)
+        return None
+
+    def note_use(self, network: BlockVariant) -> None:
+        """Note that a network is used: others are removed before it."""
+        with suppress(OSError):
+            os.utime(self.directory / network.file)
+
+    def remove(self, network: BlockVariant) -> None:
+        """Remove the file of a network, which is damaged."""
+        with suppress(OSError):
+            (self.directory / network.file).unlink()
+
+    def make(self, blocks: Sequence[BlockVariant], stitch: Callable[[], bytes]) -> None:
+        """Stitch blocks, unless another process has done so meanwhile. Older networks are removed.
+
+        Args:
+            stitch: Returns the network of the blocks.
+
+        Raises:
+            MistifyError: As for `stitch`.
+            OSError: The network cannot be written, for example on a full disk.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with locked(self.directory):
+            if self._has(blocks):
+                return
+            content = stitch()
+            self._remove_all_but(_MOST - 1)
+            name = f"{_key(blocks)}-{hashlib.sha256(content).hexdigest()}.tflite"
+            write_bytes(self.directory / name, content, durable=True)
+
+    def _has(self, blocks: Sequence[BlockVariant]) -> bool:
+        """Check whether there is a network that is undamaged; remove one that is not."""
+        while (network := self.find(blocks)) is not None:
+            with BlockFiles(self.directory) as files:
+                if files.has(network):
+                    return True
+            (self.directory / network.file).unlink(missing_ok=True)
+        return False
+
+    def _remove_all_but(self, count: int) -> None:
+        """Remove all files but those of the networks that were used last."""
+        kept = sorted(self.directory.glob("*.tflite"), key=_used, reverse=True)[:count]
+        for path in set(self.directory.iterdir()).difference(kept):  # incomplete ones as well
+            path.unlink(missing_ok=True)
+
+
+def _key(blocks: Sequence[BlockVariant]) -> str:
+    """Return a digest of what a network is made of, and how."""
+    digests = "\n".join(block.content.sha256 for block in blocks)
+    return hashlib.sha256(f"{_FORMAT}\n{digests}".encode()).hexdigest()[:_KEY_DIGITS]
+
+
+def _used(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
