@@ -219,13 +219,9 @@ MODELS: dict[str, ExpectedProblem] = {
     "unknown.keras": ExpectedProblem(
         "[0].model", "layer 'product' is a", "supported layers", "CONTRIBUTING.md"
     ),
-    "lambda.keras": ExpectedProblem("[0].model", "ambda", "without Python code of its own", "save"),
-    "subclass.keras": ExpectedProblem(
-        "[0].model", "layer 'own' is a Doubled", "without Python code of its own", "save"
-    ),
-    "lambda.h5": ExpectedProblem(
-        "[0].model", "layer 'hidden' is a Lambda", "without Python code of its own", "rewrite"
-    ),
+    "lambda.keras": ExpectedProblem("[0].model", "ambda", "without Python code", "save"),
+    "subclass.keras": ExpectedProblem("[0].model", "layer 'own' is a Doubled", "without Python code", "save"),
+    "lambda.h5": ExpectedProblem("[0].model", "layer 'hidden' is a Lambda", "without Python code", "rewrite"),
     "free.keras": ExpectedProblem("[0].model", "None", "supported layers", ""),
 }
 
@@ -241,9 +237,9 @@ DATA: dict[str, tuple[str, str, str]] = {
     "range.npz": ("y[5] = 3", "classes 0 to 2", "relabel"),
     "nan.npz": ("NaN or infinity in x[7]", "finite", "drop or repair"),
     "float-y.npz": ("y of shape (40,) and type float64", "integer classes", "cast"),
-    "short-y.npz": ("(30,)", "as many rows of each", "check"),
-    "empty.npz": ("(0,)", "as many rows of each", "check"),
-    "number.npz": ("x of shape ()", "as many rows of each", "check"),
+    "short-y.npz": ("(30,)", "the same number of rows in each", "check"),
+    "empty.npz": ("(0,)", "the same number of rows in each", "check"),
+    "number.npz": ("x of shape ()", "the same number of rows in each", "check"),
     "words.npz": ("x of type <U", "integers or floats", "cast"),
     "link.npz": ('"link.npz"', "a file or directory below a data root", "move it there"),
     "../outside.npz": ('"../outside.npz"', "a file or directory below a data root", "move it there"),

@@ -70,7 +70,7 @@ def test_what_is_missing_is_named(mistify, service, tmp_path):
         ([tmp_path, *html], ErrorCode.INVALID_CONFIG, f"mistify port writes {tmp_path / 'report.html'}"),
         (["job-9", *at, *html], ErrorCode.NOT_FOUND, "there is no job 'job-9'"),
         (["job-1", *at, *png], ErrorCode.NOT_FOUND, "fewer than two goals of job-1 have a package (yet)"),
-        (["job-1", *png], ErrorCode.NOT_FOUND, "there is no job-1; expected the directory"),
+        (["job-1", *png], ErrorCode.NOT_FOUND, "there is no job-1; expected the output directory"),
     ):
         result = mistify("report", *arguments)
         assert (result.exit_code, words in result.stderr) == (code.exit_code, True), result.stderr

@@ -264,7 +264,7 @@ def test_a_status_that_a_power_cut_damaged_is_refused(package, content):
     refused = shown("status", "--package", package)
     assert refused.exit_code == 3
     assert refused.exception.__class__ is SystemExit
-    assert f"{state.status} is no status of a monitor" in refused.stderr
+    assert f"{state.status} is not the status of a monitor" in refused.stderr
     assert f"mistify monitor --package {package}" in refused.stderr
 
 
@@ -282,7 +282,7 @@ def test_goes_on_whatever_is_wrong_with_its_files(package, start):
     Switchboard.open(state_directory(package)).bump()
     assert "is damaged" in daemon.until(event="problem", about="package")["reason"]
     (package / "manifest.json").write_bytes(kept)
-    assert "package is all right again" in daemon.until(event="recovered")["reason"]
+    assert "package: no problem any more" in daemon.until(event="recovered")["reason"]
     daemon.until(event="switch", branch=2)
 
 

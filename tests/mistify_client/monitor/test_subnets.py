@@ -128,7 +128,7 @@ def test_an_app_that_cannot_load_a_subnet_is_a_problem_until_it_can(watched):
     )
     watched.able = True
     watched.step(4.0, 3)
-    assert watched.entries.until(event="recovered")["reason"] == "options is all right again"
+    assert watched.entries.until(event="recovered")["reason"] == "options: no problem any more"
     assert watched.status["problems"] == {}
 
 

@@ -149,7 +149,7 @@ def test_nothing_is_trained_below_the_least_widths(training_setup) -> None:
     executor, segments = NestedExecutor(NestedParams(segment_steps=4, batch_size=32)), []
     executor.init(assigned(dense(4), training_setup, 1e-6))
     for _ in range(2):
-        with pytest.raises(StuckError, match="at its least units"):
+        with pytest.raises(StuckError, match="at its minimum"):
             executor.iterate()
         segments.append(len(executor._segments))
     assert segments[0] == segments[1] > 0

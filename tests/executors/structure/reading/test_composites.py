@@ -163,7 +163,7 @@ class Noisy(layers.Layer):
     ("layer", "reason"),
     [
         (Branching(name="odd"), "cannot be called on symbolic tensors"),
-        (Noisy(name="odd"), "otherwise in training"),
+        (Noisy(name="odd"), "differently in training"),
     ],
 )
 def test_a_call_that_hides_what_it_does_is_refused(layer, reason):

@@ -50,7 +50,7 @@ def test_a_problem_is_noted_once_and_so_is_its_end(tmp_path):
     assert events == [
         ("problem", "server away"),
         ("problem", "token refused"),
-        ("recovered", "new package is all right again"),
+        ("recovered", "new package: no problem any more"),
     ]
     assert log.problems == {}
 
