@@ -53,8 +53,7 @@ def test_weights_beyond_float16_are_named_with_their_layer():
     kernel[1, 2] = -2.5e6
     model.get_layer("large").set_weights([kernel, bias])
     assert cause(model, Quantization.FLOAT16) == (
-        "weights of layer large reach 2.5e+06, and float16 ends at 65,504; float32 keeps them, and so does "
-        "dynamic"
+        "weights of layer large reach 2.5e+06, and float16 ends at 65,504; float32 and dynamic keep them"
     )
     assert cause(model, Quantization.DYNAMIC) == ""
     assert cause(joined(1), Quantization.FLOAT16) == ""
