@@ -1,1 +1,1 @@
-"""The documentation site: what mkdocs does not know how to make by itself."""
+"""The documentation site: additions to mkdocs."""

@@ -31,7 +31,7 @@ _LANGUAGES: Final = {".py": "python", ".toml": "toml"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what lies elsewhere in the repository, and what is made."""
+    """Add files from elsewhere in the repository, and generated pages."""
     made = {
         SETTINGS: settings.page(),
         COMMANDS: _commands(),
@@ -49,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to where files of the repository are on the site, and add what pages cannot have themselves.
+    """Point links at the places of files on the site, and add content that pages cannot have themselves.
 
     These are the targets that are missed, and the library that draws diagrams.
     """
@@ -87,6 +87,6 @@ def _example(directory: Path) -> str:
 
 
 def _mermaid() -> bytes:
-    """Return the library that draws diagrams: without it, the theme would fetch one from elsewhere."""
+    """Return the library that draws diagrams: without it, the theme would fetch one from the Internet."""
     with as_file(files("mermaidx") / "assets" / "mermaid.js") as path:
         return path.read_bytes()

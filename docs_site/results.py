@@ -14,7 +14,7 @@ _ROW: Final = re.compile(
 
 
 def missed_targets(results: str) -> str:
-    """Return a table of the headlines that are not simply met, those of one benchmark one below the other.
+    """Return a table of the headlines whose targets are missed, grouped by benchmark.
 
     Args:
         results: Markdown.

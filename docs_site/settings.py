@@ -176,7 +176,7 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _models(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
-    """Yield the models that a value may be, or an object of that has keys of its own, `.*`."""
+    """Yield the models that a value may be, or the values of an object with keys of its own, `.*`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, ""
     elif get_origin(annotation) is dict:
@@ -187,7 +187,7 @@ def _models(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
 
 
 def _choices(annotation: Any) -> str:
-    """Return the names that a value is one of; empty where it may be anything else."""
+    """Return the names that a value is chosen from; empty where it may be anything else."""
     parts = [part for part in _parts(annotation) if part is not types.NoneType]
     names: list[str] = []
     for part in parts:
@@ -225,7 +225,7 @@ def _kind(part: Any) -> str:
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a type, without what pydantic notes beside them."""
+    """Return the alternatives of a type, without pydantic's annotations."""
     if hasattr(annotation, "__metadata__"):
         return _parts(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -268,5 +268,5 @@ def _row(setting: Setting) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text for a table, whose bars do not end the cell and whose stars are stars."""
+    """Return a text for a table, with bars and stars escaped."""
     return text.replace("|", "\\|").replace("*", "\\*")

@@ -1,4 +1,4 @@
-"""Layers of a user's own: classes that plug-ins register in Keras, with handlers for those that need one.
+"""Layers of a user's own: classes that plug-ins register in Keras, with handlers where these are needed.
 
 A plug-in is a package that is installed beside Mistify, with an entry point of the group `mistify.layers`.
 The entry point's name is the part before `>` of the registered class names, its value the module that

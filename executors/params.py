@@ -46,7 +46,7 @@ LEAST_CUT = 0.2
 
 
 class Params(TrainingParams):
-    """Settings that every algorithm takes in `algorithm.config`, those of training among them.
+    """Settings that every algorithm takes in `algorithm.config`, including those of training.
 
     Attributes:
         source_steps: Steps that tune the source on the data before anything is cut.

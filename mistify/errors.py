@@ -81,7 +81,7 @@ class MistifyError(Exception):
         self.problems = tuple(problems)
 
     def __reduce__(self) -> tuple[type["MistifyError"], tuple[ErrorCode, str, tuple[Problem, ...]]]:
-        """Let it be raised in another process, as what it is."""
+        """Pickle the error, so that it can be raised in another process."""
         return MistifyError, (self.code, self.message, self.problems)
 
     def __str__(self) -> str:

@@ -129,7 +129,7 @@ class FleetSummary:
 
 
 def check_status(status: DeviceStatus) -> None:
-    """Check a status that comes from elsewhere.
+    """Check a status that a device has sent.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem.

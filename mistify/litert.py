@@ -59,7 +59,7 @@ def open_compiled(network: bytes, threads: int) -> Any:
 
 @cache
 def _environment() -> Any:
-    """Return the one environment of the process: each looks for accelerators."""
+    """Return the only environment of the process: each one looks for accelerators."""
     from ai_edge_litert.environment import Environment  # noqa: PLC0415 - as above
 
     return Environment.create()

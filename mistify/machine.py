@@ -1,4 +1,4 @@
-"""A description of this machine, and of what runs networks on it."""
+"""A description of this machine, and of the runtime for networks."""
 
 import platform
 from importlib.metadata import version
@@ -13,7 +13,7 @@ def machine() -> str:
 
 
 def runtime() -> str:
-    """Return the name and the version of what runs networks here."""
+    """Return the name and the version of the runtime for networks."""
     return f"ai-edge-litert {version('ai-edge-litert')}"
 
 

@@ -123,7 +123,7 @@ def read_arrays(
 
 
 def checked_inputs(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: Path) -> dict[str, Array]:
-    """Check the arrays of a file against the inputs of a network, and return them as they are.
+    """Check the arrays of a file against the inputs of a network, and return them unchanged.
 
     Args:
         arrays: Input name -> [examples, ...].
@@ -149,7 +149,7 @@ def label_shape(kind: OutputEncoding, shape: Sequence[int]) -> Sequence[int]:
 
 
 def with_whole_answers(examples: Examples, kinds: Mapping[str, OutputEncoding]) -> Examples:
-    """Return examples whose labels of yes or no are integers, but for outputs with fractions among them.
+    """Return examples whose yes-or-no labels are integers, except for outputs with fractions among them.
 
     Args:
         examples: Returned by `read_arrays`.

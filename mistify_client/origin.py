@@ -62,7 +62,7 @@ class _TokenFiles(Record):
 
 
 def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
-    """Note the file with the token that a server gets when more of a package is fetched from it.
+    """Note the file with the token for a server from which more of a package is fetched.
 
     Args:
         state: The state directory of the package that was shipped; created if it is absent and needed.
@@ -83,7 +83,7 @@ def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
 
 
 def token_file_for(state: Path, server: str) -> Path | None:
-    """Return the file with the token that a server gets; None where none was noted.
+    """Return the file with the token for a server; None where none was noted.
 
     Args:
         state: The state directory of the package that was shipped.

@@ -19,7 +19,7 @@ _SECONDS: Final = 2.0
 def measure_package(package: Path) -> float:
     """Return the latency of a package on this device, in milliseconds, with the threads of its goal.
 
-    It is measured in a process of its own, which LiteRT ends at some networks.
+    The measurement runs in a process of its own, which LiteRT ends at some networks.
 
     Args:
         package: The directory of the package; of one with branches, the goal's own network is timed.

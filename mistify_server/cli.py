@@ -141,7 +141,7 @@ def list_groups(*, store: StoreOption) -> None:
 
 @groups.command("remove")
 def remove_group(name: str, *, store: StoreOption) -> None:
-    """Remove a group, with what its members have published."""
+    """Remove a group, with the publications of its members."""
     with _reported_errors(), open_store(store.resolve()) as opened:
         opened.tuning.remove_group(name)
     typer.echo(f"removed {name}")

@@ -37,7 +37,7 @@ def _file(example: str) -> Any:
 
 
 def _size(text: str) -> str:
-    """Return a text that is a size in bytes as it is."""
+    """Return a text that is already a size in bytes unchanged."""
     if parse_bytes(text).relative:
         raise InvalidValue(text, "a size such as 50GB", "write it with a unit of bytes")
     return text

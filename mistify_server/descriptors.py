@@ -18,7 +18,7 @@ def raise_descriptor_limit() -> None:
 def most_connections() -> int:
     """Return how many connections each of gRPC and HTTP may have: a third of the descriptors.
 
-    Workers, files and the database have the last third, whoever connects.
+    Workers, files and the database have the last third, however many clients connect.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _WANTED // 3 if soft == resource.RLIM_INFINITY else soft // 3

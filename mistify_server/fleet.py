@@ -67,7 +67,7 @@ class Fleet:
         return FleetSummary(len(self._reports), missing)
 
     def write(self) -> None:
-        """Write what has come since the last time, and forget devices that have long been silent.
+        """Write the reports since the last time, and forget devices that have long been silent.
 
         Raises:
             MistifyError: UNAVAILABLE, the store cannot be written; the next call writes it.

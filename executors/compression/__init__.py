@@ -1,4 +1,4 @@
-"""Training for what a package stores: kernels of integers, of many zeros, or of few values.
+"""Training for the form in which a package stores kernels: as integers, sparse, or with few values.
 
 It trains the Keras model itself, with the usual trainer, and the roundings and the schedule of TensorFlow
 Model Optimization: every layer that can be packaged can be compressed.

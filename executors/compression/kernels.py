@@ -38,7 +38,7 @@ class Kernel:
 
 
 def kernels(model: keras.Model) -> Iterator[Kernel]:
-    """Yield the kernels of a flat model, those of the layers inside its layers among them."""
+    """Yield the kernels of a flat model, including those of layers inside its layers."""
     for layer in model.layers:
         for variable in layer.weights:
             if variable.name in _NAMES:

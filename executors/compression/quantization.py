@@ -66,7 +66,7 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
 
 
 def rounding(model: keras.Model) -> keras.Model:
-    """Return a network of the same layers that rounds what they write, but for its outputs.
+    """Return a network of the same layers that rounds their outputs, except for the network's outputs.
 
     Args:
         model: A flat model, whose layers are shared with the result.

@@ -20,7 +20,7 @@ def compressing_trainer(
     objective: TrainingObjective | None = None,
     after_step: Callable[[], None] | None = None,
 ) -> Trainer:
-    """Return a trainer by Adam, whatever the settings train the network with.
+    """Return a trainer with Adam, whichever optimizer the settings name.
 
     Args:
         model: A network, changed in place.

@@ -97,7 +97,7 @@ class AdaptationExecutor(ABC):
         """Remember the settings; no work is done here."""
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
-        """Compute what depends on a source and its data alone; it is kept, and given to all edges.
+        """Compute everything that depends on a source and its data alone; it is kept, and given to all edges.
 
         It may be interrupted at any time, and is then called again, with the parts kept so far. A subclass
         that overrides it says in `preparing_steps` how long it takes.
@@ -136,7 +136,7 @@ class AdaptationExecutor(ABC):
 
     @classmethod
     def shared_steps(cls, params: Params) -> int:
-        """Return the steps of its own from which a network learns as much as from what `prepare` trains."""
+        """Return the training steps of its own from which a network would learn as much as from `prepare`."""
         return 0
 
     @classmethod
@@ -155,7 +155,7 @@ class AdaptationExecutor(ABC):
 
     @property
     def calibrated(self) -> bool:
-        """Check whether batch norms have the right statistics as they are; others are measured again.
+        """Check whether batch norms have the right statistics already; otherwise they are measured again.
 
         They are right where a network was put together from calibrated parts.
         """
@@ -190,7 +190,7 @@ class AdaptationExecutor(ABC):
 
     @abstractmethod
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Steer what follows: the share of attention for each axis of the budget.
+        """Steer the following iterations: the share of attention for each axis of the budget.
 
         Shares sum to 1, or to 0 while a network that meets its budget is tuned.
         """
@@ -238,7 +238,7 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
 
 
 def executor_classes() -> dict[str, type[AdaptationExecutor]]:
-    """Return all algorithms by name, but for those of plug-ins that cannot be used."""
+    """Return all algorithms by name, except for plug-ins that cannot be used."""
     classes = {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:

@@ -8,7 +8,7 @@ from executors.structure.blocks import Block
 
 @dataclass(frozen=True)
 class PackageParts:
-    """Networks that a package gets besides its own, to be converted at the package's precision.
+    """Further networks of a package, to be converted at the package's precision.
 
     Attributes:
         blocks: The blocks that devices put their own networks together from, those of the source first; none

@@ -27,11 +27,11 @@ class PreparationProgress:
         self.step = step
 
     def part(self, name: str) -> bytes:
-        """Return a part as it was kept last, also by an earlier attempt; empty if it never was."""
+        """Return the last version of a part, also from an earlier attempt; empty if there is none."""
         return self._parts.get(name, b"")
 
     def keep(self, name: str, content: bytes) -> None:
-        """Keep a part; it takes the place of an earlier one of that name.
+        """Keep a part; it replaces an earlier one of that name.
 
         Args:
             name: Letters, digits and hyphens.

@@ -18,7 +18,7 @@ ClassNames = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples and what a model shall say of them.
+    """Examples, and their targets.
 
     Attributes:
         inputs: Name of the model's input -> [examples, ...], in the model's order; integers may stand where
@@ -50,7 +50,7 @@ class Dataset:
 
     @property
     def row_numbers(self) -> npt.NDArray[np.int64]:
-        """Return where each example is among those that were read, counted from 0 [examples]."""
+        """Return the position of each example among those that were read, counted from 0 [examples]."""
         return np.arange(len(self)) if self.rows is None else self.rows
 
     def sample(self, count: int) -> "Dataset":

@@ -4,7 +4,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 
 
 class DecidingDataError(MistifyError):
-    """Data cannot be read, as those that decide on their classes and columns cannot be used."""
+    """Data cannot be read, because the data that decide on their classes and columns cannot be used."""
 
 
 def invalid(*problems: Problem) -> MistifyError:

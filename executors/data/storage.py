@@ -107,7 +107,7 @@ def stacked(first: Array, second: Array) -> Array:
 
 
 def _moved(content: io.BytesIO) -> IO[bytes]:
-    """Return a file with what has grown too large for memory."""
+    """Return a file with an array that has grown too large for memory."""
     file = temporary_file()
     _check_room(content.tell())
     file.write(content.getbuffer())
@@ -128,7 +128,7 @@ def _check_room(size: int) -> None:
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """Tell what goes wrong with the file of an array.
+    """Report a problem with the file of an array.
 
     Raises:
         StorageError: With the number of the error.

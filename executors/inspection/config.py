@@ -160,7 +160,7 @@ def _called(value: Mapping[str, Any]) -> str:
 
 
 def _least_weights(path: Path, value: Mapping[str, Any]) -> int:
-    """Return the least number of weights that a layer has, whatever it reads."""
+    """Return the least number of weights of a layer, for any input."""
     settings = value.get("config")
     keys = _WIDTHS.get(str(value["class_name"]))
     if keys is None or not isinstance(settings, dict):

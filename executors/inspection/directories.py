@@ -77,7 +77,7 @@ def _json_file(path: Path, file: Path, limits: Limits) -> dict[str, Any]:
 
 
 def _check_library(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse what keras_hub reads in the ways of other libraries, which follow names of files anywhere."""
+    """Refuse the parts of a preset that follow file names anywhere, in the formats of other libraries."""
     if "registered_name" not in config:
         raise invalid(path, "a preset of another library", _KERAS_HUB, _PRESET)
     for file in path.glob("*.safetensors*"):

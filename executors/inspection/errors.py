@@ -21,7 +21,7 @@ def invalid(path: Path | str, actual: str, expected: str = EXPECTED, fix: str = 
 
 
 def too_large(path: Path | str, actual: str, limit: float) -> MistifyError:
-    """Return an INVALID_MODEL error: something exceeds a limit, by what it is and how large.
+    """Return an INVALID_MODEL error for something that exceeds a limit, with its kind and size.
 
     Args:
         actual: A description and the size of the part that is too large.

@@ -1,4 +1,4 @@
-"""Limits on the size of a model file, and on what it may declare."""
+"""Limits on the size of a model file, and on its declarations."""
 
 from dataclasses import dataclass
 

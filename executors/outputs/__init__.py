@@ -1,1 +1,1 @@
-"""The outputs of a network: what each learns, and how it is scored."""
+"""The outputs of a network: their objectives and scores."""

@@ -1,4 +1,4 @@
-"""The figure that a network can be relied on to reach, by what it reaches on some examples."""
+"""The figure that a network can be relied on to reach, estimated from some examples."""
 
 from collections.abc import Iterable, Mapping
 from math import sqrt

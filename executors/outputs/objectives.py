@@ -57,7 +57,7 @@ class OutputObjective(ABC):
     plugged_in: OutputLoss | None = None
 
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return the loss of a batch: the mean over the targets that are known, or that of a plug-in."""
+        """Return the loss of a batch: the mean over the known targets, or the loss of a plug-in."""
         answers, counts = self._answers(output, target)
         if self.plugged_in is not None:
             return self.plugged_in.loss(self.predicted(output), answers, counts)
@@ -82,7 +82,7 @@ class OutputObjective(ABC):
 
     @abstractmethod
     def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return targets of a batch, with any in place of unknown ones, and how much each of them counts."""
+        """Return targets of a batch, with any value in place of unknown ones, and the weight of each."""
 
     @abstractmethod
     def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:

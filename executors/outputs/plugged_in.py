@@ -36,7 +36,7 @@ class OutputKind(StrEnum):
 
 
 class _OfKinds(ABC):
-    """The base of what a plug-in adds for outputs of some kinds; made without arguments."""
+    """The base of plug-ins for outputs of some kinds; made without arguments."""
 
     kinds: ClassVar[Collection[OutputKind]]
 
@@ -95,7 +95,7 @@ _CODE: ContextVar[Mapping[str, CodeFile]] = ContextVar("code")
 
 @contextmanager
 def code_from(files: Mapping[str, CodeFile]) -> Iterator[None]:
-    """Take metrics and losses in the block from files, whatever plug-ins have the same names."""
+    """Take metrics and losses from files inside the block, even if plug-ins have the same names."""
     token = _CODE.set(files)
     try:
         yield
@@ -163,7 +163,7 @@ class _LossFunction(OutputLoss):
 def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_function: Callable[[Any], T]) -> T:
     """Return the object with a name in a file: a class derived from the base, or a function.
 
-    The file runs by itself: what lies beside it cannot be imported.
+    The file runs by itself: modules beside it cannot be imported.
     """
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:

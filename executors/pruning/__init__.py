@@ -1,1 +1,1 @@
-"""Cutting channel groups: what is worth least goes, and what stays takes over."""
+"""Cutting channel groups: the least important units go, and the remaining ones take over."""

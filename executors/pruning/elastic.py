@@ -112,7 +112,7 @@ class NestedWeights:
         self.store = tf.function(self._stored, autograph=False)
 
     def show(self, keep: Keep) -> None:
-        """Let the network have these units, with their weights as they were trained."""
+        """Show these units in the network, with their trained weights."""
         self._masks.choose(keep)
         self._show()
 
@@ -132,7 +132,7 @@ class NestedWeights:
 
 @dataclass(frozen=True)
 class SegmentTraining:
-    """The training of a segment, as far as it has come.
+    """The training of a segment, with its progress.
 
     Attributes:
         segment: The segment with its present weights.
@@ -167,7 +167,7 @@ def train_nested(
 ) -> NestedSegment:
     """Train all networks of a segment together, and return it with their weights.
 
-    Each part begins as it does after an interruption, so that both end at the same weights.
+    Each part begins as after an interruption, so that both cases end at the same weights.
 
     Args:
         state: The state of the segment's widest network, with the present weights.

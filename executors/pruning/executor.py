@@ -1,4 +1,4 @@
-"""Bases of algorithms that mask what they cut, and of those that reach a goal by several cuts."""
+"""Bases of algorithms that mask units before cutting them, and of those that take several cuts."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _PASSES: Final = 3
 
 
 class PruningExecutor(AdaptationExecutor):
-    """An executor that masks the units which it cuts, and goes on from one edge of a path to the next."""
+    """An executor that masks the units which it cuts, and continues from one edge of a path to the next."""
 
     def __init__(self, params: Params) -> None:
         if not isinstance(params, self.params_class):
@@ -42,7 +42,7 @@ class PruningExecutor(AdaptationExecutor):
         return self._state.trainer
 
     def init(self, assignment: Assignment) -> None:
-        """Take a new network, or go on with the one that was delivered last."""
+        """Take a new network, or continue with the one that was delivered last."""
         new = self._is_new(assignment.model)
         state = self._state_of(assignment) if new else self._state
         self._current = state.at_start_of(assignment)
@@ -52,7 +52,7 @@ class PruningExecutor(AdaptationExecutor):
         return self._state.costs
 
     def network(self) -> keras.Model:
-        """Return the network without its masked units, and remember it as the one to go on with."""
+        """Return the network without its masked units, and remember it as the one to continue with."""
         self._delivered = narrow(self._state.structure, self._state.masks.keep)
         return self._delivered
 
@@ -67,7 +67,7 @@ class PruningExecutor(AdaptationExecutor):
         return PruningState.of(copied(assignment.model), assignment, self._structure_loss)
 
     def _is_new(self, model: keras.Model) -> bool:
-        """Check whether it is another network than the one that was delivered last."""
+        """Check whether a network differs from the one that was delivered last."""
         return self._delivered is None or model is not self._delivered
 
     def _structure_loss(self, structure: Structure) -> StructureLoss | None:

@@ -11,7 +11,7 @@ Array = npt.NDArray[np.float64]
 def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
     """Return for each group the L2 norm of each unit's weights [units], over the mean of those kept.
 
-    Weights of every slot count: what makes the channel, what scales it, and what reads it.
+    Weights of every slot count: those that make the channel, scale it and read it.
 
     Args:
         keep: The units left in each group.

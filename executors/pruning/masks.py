@@ -42,7 +42,7 @@ class Masks:
         self.apply()
 
     def choose(self, keep: Keep) -> None:
-        """Keep these units and cut the others from the next step on; weights stay as they are."""
+        """Keep these units and cut the others from the next step on; weights do not change."""
         self.keep = {**self.keep, **keep}
         values = {key: np.ones(mask.shape, np.float32) for key, mask in self._axes.items()}
         for group in self._structure.groups.values():

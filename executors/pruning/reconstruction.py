@@ -1,4 +1,4 @@
-"""Letting the channels that stay take over from those that are cut, by least squares, without training."""
+"""Letting the remaining channels take over from those that are cut, by least squares, without training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ class _Sums(NamedTuple):
 
 
 class Compensation:
-    """Adjusts what reads the channels of a network when some of them are cut.
+    """Adjusts the layers that read the channels of a network when some of them are cut.
 
     A channel that is cut is, for the most part, a combination of those that stay: `x_cut = x_kept A + b` in
     the least squares of training examples. Its readers can read the others instead, with its weights for the
@@ -167,7 +167,7 @@ class Compensation:
 
 
 def _exact(sums: _Sums) -> tuple[Array, Array, int]:
-    """Return the sum of a tensor's positions, that of their outer products, and their number."""
+    """Return the sum over a tensor's positions, the sum of their outer products, and their number."""
     centre, total, product = (np.asarray(part, np.float64) for part in sums[:3])
     count = int(sums.count)
     crossed = np.outer(centre, total)

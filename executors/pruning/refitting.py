@@ -1,4 +1,4 @@
-"""Fitting what is left of a network to what it computed before a cut, layer by layer, without training.
+"""Fitting the rest of a network to its values before a cut, layer by layer, without training.
 
 Layers are fitted in order, from the inputs on. Each one gets the inputs that the remaining network computes,
 and is fitted to what it computed before the cut: so it makes up for cuts in its inputs, and for errors that
@@ -45,7 +45,7 @@ _RIDGE: Final = 1e-3
 
 @dataclass(frozen=True)
 class Original:
-    """A network as it was before a cut.
+    """A network before a cut.
 
     Attributes:
         weights: Layer name -> weights.
@@ -56,7 +56,7 @@ class Original:
 
     @classmethod
     def of(cls, structure: Structure) -> "Original":
-        """Return a network as it is now."""
+        """Return a snapshot of a network."""
         return cls(structure, structure.graph.weights)
 
 
@@ -247,7 +247,7 @@ class _UncutNetwork:
 
 
 def _wires(graph: Graph) -> Iterator[tuple[str, ...]]:
-    """Yield for each call its layer's name and the names of what makes the tensors that it reads."""
+    """Yield for each call its layer's name and the names of the layers that make its inputs."""
     makers = {**graph.inputs, **{node.output: node.name for node in graph.nodes}}
     return ((node.name, *(makers[index] for index in node.inputs)) for node in graph.nodes)
 
@@ -255,7 +255,7 @@ def _wires(graph: Graph) -> Iterator[tuple[str, ...]]:
 def _walk(
     graph: Graph, examples: Dataset, weights: Mapping[str, Sequence[Array]]
 ) -> Iterator[tuple[Node, list[tf.Tensor]]]:
-    """Run a network on examples, and yield each call with what it reads before it is made.
+    """Run a network on examples, and yield each call with its inputs before it is made.
 
     Batch norms normalise by these examples. Nothing of the network is changed.
 

@@ -18,7 +18,7 @@ _ORDERED = 0.5
 def damages(
     consumers: Mapping[str, list[Consumer]], keep: Keep, moments: Mapping[int, Moments]
 ) -> dict[str, Array]:
-    """Return for each group what is lost when each of its units goes, after those that matter less.
+    """Return for each group the loss when each of its units goes, after those that matter less.
 
     Units are eliminated one by one, always the one whose loss changes least what the group's consumers
     compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and Stork,

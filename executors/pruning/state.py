@@ -46,7 +46,7 @@ LossFactory = Callable[[Structure], StructureLoss | None]
 
 @dataclass(frozen=True)
 class PruningState:
-    """A network on one edge of a goal tree: what is left of it, and what trains it.
+    """A network on one edge of a goal tree: its remaining units, and its trainer.
 
     Attributes:
         structure: The structure at the network's physical widths.

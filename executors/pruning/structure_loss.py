@@ -22,11 +22,11 @@ class StructureLoss:
         self._strengths = tf.Variable(np.zeros(len(self._names), np.float32), trainable=False)
 
     def set_strengths(self, strengths: Mapping[str, float]) -> None:
-        """Set what a unit of magnitude costs in each group."""
+        """Set the cost of a unit of magnitude in each group."""
         self._strengths.assign(np.asarray([strengths[name] for name in self._names], np.float32))
 
     def __call__(self) -> tf.Tensor:
-        """Return the loss, from the weights as they are."""
+        """Return the loss of the present weights."""
         terms = tf.stack([term() for term in self._terms])
         return tf.reduce_sum(self._strengths * terms)
 

@@ -21,7 +21,7 @@ def sampled(shape: Sequence[int], count: int, rng: np.random.Generator) -> tuple
 
 
 def places_of(shape: Sequence[int], window: Window) -> tuple[int, ...]:
-    """Return the shape of a layer's output without its channels, from the shape of what it reads."""
+    """Return the shape of a layer's output without its channels, from the shape of its input."""
     examples, *sizes = shape[:-1]
     return (examples, *(_outputs(sizes, window) if window.size else sizes))
 

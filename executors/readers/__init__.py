@@ -1,1 +1,1 @@
-"""One module for each format of data, and what checks the data against the model."""
+"""Readers, one module for each format of data, and the checks of the data against the model."""

@@ -21,7 +21,7 @@ NO_CLASS: Final = str(IGNORED)
 
 
 class CellError(ValueError):
-    """A cell that cannot be used: its value, what was expected, how to fix it, its column among several."""
+    """A cell that cannot be used: its value, what was expected, how to fix it, and its column."""
 
     def __init__(self, actual: str, expected: str, fix: str = "repair the row", column: str = "") -> None:
         super().__init__(actual)
@@ -43,7 +43,7 @@ class Cells(ABC):
 
     @abstractmethod
     def __call__(self, cells: Mapping[str, object]) -> Array:
-        """Return a row of the array, from the cells of one of the file's."""
+        """Return a row of the array, from the cells of a row of the file."""
 
     def figures(self, cell: object) -> Array:
         """Return the numbers of a cell, in the shape in which they are nested."""
@@ -124,7 +124,7 @@ class InputCells(Cells):
 
 
 class TargetCells(Cells):
-    """Classes by name or number, or figures, in the shape of what an output learns."""
+    """Classes by name or number, or figures, in the shape of an output's targets."""
 
     def __init__(self, columns: tuple[str, ...], output: Output, schema: Schema) -> None:
         super().__init__(columns)

@@ -107,7 +107,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
 
 
 def _figure_columns(columns: list[str], request: Request) -> tuple[str, ...]:
-    """Return all but the targets, where no column is named after the one input."""
+    """Return all columns but the targets, where no column is named after the one input."""
     signature = request.signature
     count = len(signature.outputs)
     targets = [_column(columns, output.name, Y, count) for output in signature.outputs]

@@ -31,7 +31,7 @@ class CsvReader(Reader):
         return read_columns(path, _rows(path), request)
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the schema of all targets; and of other columns, where none is named after the one input."""
+        """Return the schema of all targets, and of other columns where none is named after the one input."""
         return schema_of_table(_rows(path), request)
 
 
@@ -58,7 +58,7 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _columns(path: Path, reader: "csv.DictReader[str]") -> int:
-    """Return the number of columns, each of which has a name of its own."""
+    """Return the number of columns, whose names all differ."""
     names = Counter(reader.fieldnames or ())
     for name, count in names.items():
         if count > 1:

@@ -1,4 +1,4 @@
-"""Arrays as they were read, made into what a model learns from; every problem with them at once."""
+"""Arrays from files, made into training data for a model; all of their problems are reported at once."""
 
 from collections.abc import Iterator, Sequence
 

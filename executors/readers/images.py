@@ -25,7 +25,7 @@ _MOST_PROBLEMS: Final = 10
 class ImageFolderReader(Reader):
     """Reads `CLASS/NAME.jpg`: classes are numbered in the order of their names in the training data.
 
-    Images get the size that the model takes. Those without labels may also lie in the folder itself.
+    Images get the size that the model takes. Images without labels may also lie in the folder itself.
     """
 
     def accepts(self, path: Path) -> bool:

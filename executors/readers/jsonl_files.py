@@ -22,7 +22,7 @@ class JsonlReader(Reader):
         return read_columns(path, _rows(path), request)
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the schema of all targets; and of other keys, where none is named after the one input."""
+        """Return the schema of all targets, and of other keys where none is named after the one input."""
         return schema_of_table(_rows(path), request)
 
 

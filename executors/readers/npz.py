@@ -52,7 +52,7 @@ class NpzReader(Reader):
             raise invalid(problem) from error
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return which targets are whole numbers, by their types; nothing of what `read` will refuse."""
+        """Return which targets are whole numbers, by their types; skip arrays that `read` will refuse."""
         whole: dict[str, bool] = {}
         with suppress(Exception), ZipFile(path) as archive:
             members = _members(archive)
@@ -84,7 +84,7 @@ def _members(archive: ZipFile) -> dict[str, str]:
 
 
 def _check_size(archive: ZipFile, member: str, size: int) -> None:
-    """Refuse an array that fills the disk though its file is small, and one that is shorter than it says.
+    """Refuse an array that would fill the disk although its file is small, and one that is cut short.
 
     Raises:
         ValueError: The array has either fault.
@@ -100,7 +100,7 @@ def _check_size(archive: ZipFile, member: str, size: int) -> None:
 
 
 def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
-    """Return an array in this machine's byte order; one of no numbers is only described, and not read."""
+    """Return an array in this machine's byte order; if it has no numbers, describe it without reading it."""
     with archive.open(member) as file:
         shape, columns_first, dtype = _header(file)
         if dtype.hasobject:

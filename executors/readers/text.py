@@ -37,7 +37,7 @@ class Tokenizer:
         return [*first, *words[: length - len(first) - len(last)], *last]
 
     def word(self, word: str) -> int:
-        """Return the id of one word, so that labels of words stay beside them."""
+        """Return the id of one word, so that labels of words stay aligned."""
         return self._pieces(word.lower())[0]
 
     @cached_property

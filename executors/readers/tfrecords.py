@@ -51,7 +51,7 @@ class TFRecordReader(Reader):
         return {name: rows.array() for name, rows in arrays.items()}
 
     def left_out(self, path: Path, request: Request) -> str:
-        """Return how many files lie beside shards, and links that lead out of the directory."""
+        """Return the number of files beside shards, and links that lead out of the directory."""
         shards = {*_shards(path)}
         return counts_by_suffix([file for file in shown(path) if file not in shards]) if path.is_dir() else ""
 
@@ -158,7 +158,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def _shaped(values: Array, tensor: Tensor) -> Array:
-    """Return numbers in the shape of an input, or of what an output learns."""
+    """Return numbers in the shape of an input, or of an output's targets."""
     if isinstance(tensor, Input):
         return values.reshape([-1 if size is None else size for size in tensor.shape])
     return values if len(tensor.shape) > 1 or len(values) > 1 else values.reshape(-1)[0]

@@ -27,7 +27,7 @@ Fitted: TypeAlias = Callable[[Genes], Genes | None]
 
 @dataclass(frozen=True)
 class CutSearch:
-    """The architectures that one cut is chosen from.
+    """The architectures from which one cut is chosen.
 
     Attributes:
         state: The state of the network that is cut.
@@ -43,7 +43,7 @@ class CutSearch:
 
     @classmethod
     def of(cls, state: PruningState) -> "CutSearch":
-        """Return the search among all that can be cut from a network as it is."""
+        """Return the search among all architectures that can be cut from the present network."""
         assignment = state.assignment
         blocks = tuple(block.name for block in residual_blocks(assignment.source.graph))
         space = ArchitectureSpace(state.structure, state.masks.widths, assignment.profiles)
@@ -67,7 +67,7 @@ class CutSearch:
 
 
 class SearchExecutor(IterativePruningExecutor):
-    """An executor that cuts the network to one of the architectures that meet the next share of the way."""
+    """An executor that cuts the network to an architecture that meets the next share of the way."""
 
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Steer nothing: every candidate meets all limits."""

@@ -52,7 +52,7 @@ class Inheritance:
 
     @classmethod
     def of(cls, state: PruningState) -> "Inheritance":
-        """Return the inheritance of a network as it is."""
+        """Return the inheritance of a network in its present state."""
         moments = state.compensation.moments(state.assignment.setup.train)
         return cls(
             state.structure,

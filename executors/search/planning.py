@@ -55,12 +55,12 @@ class _Decision:
     blocks: Weights
 
     def of(self, assignment: Assignment) -> bool:
-        """Check whether it was made for an edge, whatever its profiles were."""
+        """Check whether it was made for an edge, whatever the edge's profiles were."""
         return self.model is assignment.model and self.budget == assignment.budget
 
 
 class Planner:
-    """Plans widths and depth under limits on what falls in steps with a width, latency above all.
+    """Plans widths and depth under limits on costs that fall in steps with a width, latency above all.
 
     It also plans where limits can only be met without some blocks. Widths follow the hardware profiles, which
     measurements of a plan correct; the choice of blocks is only revised where such a correction leaves a
@@ -102,7 +102,7 @@ class Planner:
     def _decide(
         self, assignment: Assignment, structure: Structure, widths: Widths, weights: Weights, blocks: Weights
     ) -> Allocation | None:
-        """Return the network for a plan of an edge; its blocks are those of the plans that follow."""
+        """Return the network for a plan of an edge; later plans keep its blocks."""
         found = allocations(structure, widths, _terms(assignment, weights, blocks))
         if not found:
             return None

@@ -1,4 +1,4 @@
-"""A predictor of a candidate's quality, from those that were measured."""
+"""A predictor of a candidate's quality, which learns from measured ones."""
 
 import json
 import warnings

@@ -1,4 +1,4 @@
-"""The contract of source models: what Mistify needs of a pretrained model, whatever file it came as."""
+"""The contract of source models: the needs of Mistify, whatever the file of a pretrained model."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Source models from files: those of users, in whatever form, and those that the worker has kept."""
+"""Source models from files, both users' and the worker's own."""
 
 from pathlib import Path
 from typing import Final

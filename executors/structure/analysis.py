@@ -67,7 +67,7 @@ class Structure:
 
     @cached_property
     def keeps_positions(self) -> bool:
-        """True if a layer has to see as many positions as now, being frozen or kept as it is."""
+        """True if a layer has to see as many positions as now, because it is frozen or kept as it is."""
         return bool(self.graph.frozen) or any(is_kept(self.rules, name) for name in self.graph.layers)
 
     @cached_property
@@ -151,7 +151,7 @@ class Structure:
 
     @cached_property
     def _folded_paddings(self) -> Mapping[int, int]:
-        """The tensors of paddings that fold into a convolution, and what that reads in their place."""
+        """The tensors of paddings that fold into a convolution, and the tensors read in their place."""
         return folded_paddings(self.graph)
 
     @cached_property
@@ -213,9 +213,9 @@ def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
 def _with_least(
     groups: Mapping[str, ChannelGroup], graph: Graph, channels: tuple[Channels, ...], rules: Rules
 ) -> dict[str, ChannelGroup]:
-    """Return the groups with the units that have to stay; several groups of one tensor in proportion.
+    """Return the groups with the units that have to stay, in proportion for several groups of one tensor.
 
-    Rules say so, and layers that make nothing of fewer channels.
+    They follow from the rules, and from layers that are useless with fewer channels.
     """
     least = dict.fromkeys(groups, 1)
     for node in graph.nodes:

@@ -9,7 +9,7 @@ from executors.structure.graph import Graph
 
 
 def in_series(graphs: Sequence[Graph], name: str) -> Graph:
-    """Return a graph in which each of several reads what the one before writes.
+    """Return a graph in which each of several graphs reads the output of the one before.
 
     Args:
         graphs: Graphs without common layers. All but the first have one input, all but the last one output.

@@ -9,7 +9,7 @@ from executors.structure.reading.reader import read_graph
 
 
 class _FiniteMean(keras.layers.GlobalAveragePooling1D):  # type: ignore[misc]  # Keras has no types
-    """The mean over the steps that a mask leaves; zeros where it leaves none, in place of 0 / 0."""
+    """The mean over the steps that a mask leaves; zeros instead of 0 / 0 if it leaves none."""
 
     @override
     def call(self, inputs: Any, mask: Any) -> Any:

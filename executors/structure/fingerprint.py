@@ -39,7 +39,7 @@ def kind_of(graph: Graph) -> str:
 
 
 def digest_of(graph: Graph) -> str:
-    """Return a digest of a network's layers and weights, whatever they are called."""
+    """Return a digest of a network's layers and weights, whatever their names."""
     digest = hashlib.sha256()
     for node in graph.nodes:
         digest.update(f"{type(node.layer).__name__} {node.inputs} {node.output}\n".encode())

@@ -69,7 +69,7 @@ def foldable(graph: Graph) -> dict[Node, Node]:
 
 
 def fold_batch_norm(model: keras.Model) -> keras.Model:
-    """Return the same function without batch norms: those that cannot be folded become scales and shifts.
+    """Return the same function without batch norms; those that cannot be folded become scales and shifts.
 
     `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Without
     such a layer before it, its statistics become part of gamma and beta, if it has both. Outputs keep their

@@ -123,7 +123,7 @@ class Graph:
         make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer],
         weights: Mapping[str, Sequence[npt.NDArray[Any]]],
     ) -> keras.Model:
-        """Call the graph again, on layers made by `make_layer(name, layer)`, into a model of its own.
+        """Call the graph again, on layers made by `make_layer(name, layer)`, as a new model.
 
         Args:
             make_layer: Makes a new layer, not built, from a name and a layer of the graph.
@@ -184,7 +184,7 @@ def map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
 
 
 def set_weights(layer: Any, values: Sequence[npt.NDArray[Any]]) -> None:
-    """Give a layer, of whichever Keras, its weights, and what it derives from them."""
+    """Give a layer, of either Keras, its weights and the values derived from them."""
     if values:
         layer.set_weights(values)
     if type(layer).__name__ == "Normalization":

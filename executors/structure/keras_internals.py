@@ -157,7 +157,7 @@ def called_again(model: keras.Model, inputs: Sequence[keras.KerasTensor]) -> lis
 
 
 def own_variables(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """Return the variables of a layer itself, without those of the layers in it."""
+    """Return the variables of a layer itself, without those of the layers inside it."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
@@ -177,7 +177,7 @@ def is_gated(attention: keras.layers.MultiHeadAttention) -> bool:
 
 
 def all_layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """Yield the layers of a model, and those that they are made of."""
+    """Yield the layers of a model, and the layers inside them."""
     yield from model._flatten_layers(include_self=False)  # type: ignore[no-untyped-call, unused-ignore]
 
 
@@ -203,7 +203,7 @@ def is_keras2_model(layer: Any) -> bool:
 
 
 def keras2_calls(model: Any) -> Iterator[Any]:
-    """Yield the calls of a functional model of tf_keras but for those of its inputs, from its inputs on."""
+    """Yield the calls of a functional model of tf_keras in order, without the inputs themselves."""
     for depth in sorted(model._nodes_by_depth, reverse=True):
         yield from (call for call in model._nodes_by_depth[depth] if not call.is_input)
 

@@ -28,12 +28,12 @@ def is_kept(rules: Rules, layer: str) -> bool:
 
 
 def least_channels(rules: Rules, layer: str) -> int:
-    """Return the channels of its output that a layer has to keep, of those that can be cut."""
+    """Return the number of its channels that a layer has to keep, among those that can be cut."""
     return max((rule.at_least or 0 for rule in rules_of(rules, layer)), default=0)
 
 
 def unmatched(rules: Rules, layers: Collection[str]) -> Iterator[InvalidValue]:
-    """Yield an error for each pattern that matches no layer; it names those that may be meant."""
+    """Yield an error for each pattern that matches no layer, with suggestions."""
     expected = "a pattern that matches the name of a layer"
     for pattern in rules:
         if not any(fnmatchcase(layer, pattern) for layer in layers):

@@ -23,7 +23,7 @@ _PADDING: Final = (layers.ZeroPadding1D, layers.ZeroPadding2D, layers.ZeroPaddin
 
 @dataclass(frozen=True)
 class Segment:
-    """Calls that run without those before and behind them.
+    """Calls that run without the calls before and behind them.
 
     Attributes:
         name: Name of the last call.
@@ -78,7 +78,7 @@ def segments(structure: Structure, largest: float) -> list[Segment]:
 
 
 def divisions(graph: Graph) -> Iterator[tuple[int, set[int]]]:
-    """Yield where the calls can be divided without dividing those of one layer.
+    """Yield the positions where the calls can be divided without dividing a layer's calls.
 
     Yields:
         The number of calls before the division, and the tensors, made by them or given, that the calls behind

@@ -1,4 +1,4 @@
-"""Operations of Keras as packages have them, where LiteRT lacks what Keras computes them by."""
+"""Operations of Keras in their packaged form, where LiteRT lacks the operations that Keras uses."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -82,7 +82,7 @@ def input_names(model: keras.Model) -> list[str]:
 
 
 def output_names(model: keras.Model) -> list[str]:
-    """Return the names of a model's outputs, in its order: those of the layers that make them.
+    """Return the names of a model's outputs in order: the names of the layers that make them.
 
     Outputs of one layer that is called several times are numbered: `score`, `score_2`.
     """

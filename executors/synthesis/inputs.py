@@ -314,7 +314,7 @@ class _Descent:
 
 
 def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
-    """Return how far mean and variance of the channels are from those that a batch norm knows."""
+    """Return the distance of the channels' mean and variance from those that a batch norm knows."""
     axes = list(range(len(tensor.shape) - 1))
     off_mean = tensor - tf.convert_to_tensor(norm.moving_mean)
     mean = tf.reduce_mean(off_mean, axes)

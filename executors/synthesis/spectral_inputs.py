@@ -1,4 +1,4 @@
-"""Inputs with a spectrum that falls with frequency, as that of photos and recordings does."""
+"""Inputs with a spectrum that falls with frequency, like the spectrum of photos and recordings."""
 
 from functools import lru_cache
 from typing import Final

@@ -93,7 +93,7 @@ def suitable_augmentation(
 
 
 def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augmentation) -> bool:
-    """Check whether a trained network does about as well on changed images as on those as they are.
+    """Check whether a trained network does about as well on changed images as on the originals.
 
     A change that alters the meaning of images, as a flip does for digits, produces images that the network
     has never seen with this meaning. A network that hardly knows more than a constant answer cannot tell, nor

@@ -37,7 +37,7 @@ _KEPT = 4
 
 
 class Evaluation:
-    """Evaluates one network as it is at each call. Its forward passes are traced once."""
+    """Evaluates one network in its state at each call. Its forward passes are traced once."""
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
@@ -83,7 +83,7 @@ class Evaluation:
         return scores, assured(targets, *arguments)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
-        """Set the statistics of every batch norm to those of the network as it is now.
+        """Set the statistics of every batch norm to those of the present network.
 
         They are the mean over `RECALIBRATION_EXAMPLES` examples: starting at zero, the running mean of n
         batches, or of n calls of a shared layer, is the mean times `1 - momentum^n`.
@@ -111,7 +111,7 @@ def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY
 
 
 def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
-    """Set the statistics of every batch norm to those of the network as it is now.
+    """Set the statistics of every batch norm to those of the present network.
 
     Args:
         model: A network, whose statistics are changed.

@@ -31,7 +31,7 @@ class Flattener:
         return [tf.reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def repeat(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return one value for each weight as a vector with that of every value's weight [values]."""
+        """Repeat each weight's value for all entries of the weight [values]."""
         # `tf.repeat` would fill a row of the largest weight's length for each.
         parts = zip(self._sizes, values, strict=True)
         return tf.concat([tf.fill([size], value) for size, value in parts], axis=0)

@@ -51,7 +51,7 @@ def check_output_loss(
 
 
 def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> str:
-    """Return what is wrong with a loss as it is trained with: in a graph, and differentiated."""
+    """Return the mistake in a loss under training conditions: in a graph, and differentiated."""
 
     @tf.function(autograph=False)
     def differentiated(output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:

@@ -45,7 +45,7 @@ class TrainingObjective(ABC):
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor] | None:
         """Return which weights a step uses, in the order of the network's trainable ones; None for all.
 
-        The others stay as they are: they see neither momentum nor weight decay.
+        The others do not change: they see neither momentum nor weight decay.
 
         Args:
             drawn: Values drawn at random for the step.
@@ -72,7 +72,7 @@ class SupervisedObjective(TrainingObjective):
         self._seed = seed % 2**31
 
     def arrays(self) -> Mapping[str, Mapping[str, Array]]:
-        """Return inputs, targets and the teacher's predictions for images as they are, and mirrored."""
+        """Return inputs, targets and the teacher's predictions for images and their mirror images."""
         data, teacher, mirrored = self._setup.train, self._setup.teacher, self._setup.mirrored
         return {
             "inputs": data.inputs,
@@ -103,7 +103,7 @@ class SupervisedObjective(TrainingObjective):
         return tf.add_n([*losses, *self._model.losses])
 
     def _outputs(self, inputs: Tensors, drawn: Tensors) -> Tensors:
-        """Return the outputs of what learns, as in training, by name."""
+        """Return the outputs of the learning network, in training mode, by name."""
         return quick_call(self._model, inputs, training=True)
 
     def _model_predictions(self, inputs: Tensors) -> Tensors:

@@ -251,7 +251,7 @@ class Trainer:
         return loss
 
     def _update(self, gradient: tf.Tensor, used: Sequence[tf.Tensor] | None) -> None:
-        """Update the weights as one vector; those not used, and what is known of them, stay as they are."""
+        """Update the weights as one vector; unused ones, and their moments, stay unchanged."""
         self._weights.assign(self._flattener.flatten(self.model.trainable_variables))
         if used is None:
             self._optimizer.apply([gradient], [self._weights])

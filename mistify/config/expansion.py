@@ -94,7 +94,7 @@ def _moved(place: str, entries: Sequence[Entry]) -> str:
 
 
 def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
-    """Return the goals of a file with what its defaults add to them."""
+    """Return the goals of a file with its defaults filled in."""
     known = {_DEFAULTS: (dict, "an object"), _GOALS: (list, "a list of goals")}
     unknown = [key for key in file if key not in known]
     problems += [Problem(json_path([key]), f'the key "{key}"', *unknown_name(key, known)) for key in unknown]
@@ -130,7 +130,7 @@ def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[s
 
 
 def _lists(goal: object) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    """Yield the lists of a goal of which each value makes a goal of its own, by the keys that lead there."""
+    """Yield the lists of a goal whose values each make a goal of their own, with their keys."""
     if isinstance(goal, dict):
         if isinstance(goal.get(_HARDWARE), list):
             yield (_HARDWARE,), goal[_HARDWARE]
@@ -165,7 +165,7 @@ def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
 
 
 def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[Problem]) -> Any:
-    """Return a goal with its id, made by a pattern, or of what differs between goals of one list.
+    """Return a goal with its id, made from a pattern, or from the differences between goals of one list.
 
     Args:
         goal: A goal with a pattern in place of its id.

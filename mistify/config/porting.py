@@ -189,7 +189,7 @@ class AdaptationGoal(Settings):
 
     @property
     def limits(self) -> dict[str, Quantity]:
-        """The limits as they were written, by the key of their axis, without axes that are not known here."""
+        """The limits as written, by the key of their axis, without axes that are unknown here."""
         limits = {key: getattr(self, key) for key in axis_registry().axes}
         return {key: limit for key, limit in limits.items() if limit is not None}
 

@@ -184,10 +184,10 @@ def _problems_together(
     repaired: Mapping[int, Rechecked[PortingConfig]],
     server_knows_more: bool,
 ) -> Iterator[Problem]:
-    """Yield the problems that no config has by itself alone, also of configs as far as they are right."""
+    """Yield the problems between configs, even between the valid parts of invalid ones."""
 
     def written(*parts: Keys) -> dict[int, PortingConfig]:
-        """Return the configs in which these parts are as they were written."""
+        """Return the configs whose parts are as they were written."""
         usable = {
             index: each.model
             for index, each in repaired.items()

@@ -95,7 +95,7 @@ class Axis:
     def costs(
         self, network: NetworkCost, profiles: Iterable[HardwareProfile], only: Container[str] | None = None
     ) -> Iterator[tuple[str, float]]:
-        """Yield what a network costs under every condition, by axis.
+        """Yield the costs of a network under every condition, by axis.
 
         Args:
             only: The axes to compute; None for all.
@@ -111,7 +111,7 @@ class Axis:
                     yield name, self._checked(partial(self.cost, network, condition))
 
     def measured(self, package: bytes, precision: Quantization, threads: int = 1) -> dict[str, float]:
-        """Measure what a package costs on this machine, by axis; empty for an axis that is not measured.
+        """Measure the costs of a package on this machine, by axis; empty for an axis that is not measured.
 
         An axis that depends on hardware is not measured for several threads either: `measure` does not get
         their number.
@@ -241,7 +241,7 @@ def at_precision(name: str, precision: Quantization) -> str:
 
 
 def depend_on_hardware(names: Iterable[str], profile: str) -> bool:
-    """Check whether some axes depend on the hardware of a profile, at whatever precision.
+    """Check whether some axes depend on the hardware of a profile, at any precision.
 
     Args:
         names: The axes, as in costs and budgets.
@@ -285,7 +285,7 @@ def built_in_formats() -> tuple[AxisFormat, ...]:
 
 
 def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:
-    """Return the axis that a plug-in adds; a `TypeError` or `ValueError` says why it is no new axis."""
+    """Return the axis that a plug-in adds; a `TypeError` or `ValueError` says why it cannot be used."""
     if not isinstance(axis, Axis):
         raise TypeError(f"is {axis!r}, not a mistify.costs.axes.Axis")
     if axis.key != name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):

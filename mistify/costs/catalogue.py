@@ -11,7 +11,7 @@ from mistify.costs.quantization import Quantization
 
 
 def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> NominalProfile:
-    """Return the profile of a device class by its data sheet, at what runtimes reach of that.
+    """Return the profile of a device class by its data sheet, scaled to the figures that runtimes reach.
 
     Args:
         compute_power: Peak in GFLOP/s.
@@ -21,7 +21,7 @@ def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> Nomi
 
 
 def _gpu(name: str, compute_power: float, memory_bandwidth: float) -> NominalProfile:
-    """Return the profile of a GPU, as `data_sheet` does, which has to be sent every operator."""
+    """Return the profile of a GPU, as `data_sheet` does, with the time to send it every operator."""
     return replace(data_sheet(name, compute_power, memory_bandwidth), operator_us=_KERNEL_LAUNCH_US)
 
 

@@ -32,7 +32,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """The shares of the peaks that operators reach, and the time that they take whatever the peaks.
+    """The shares of the peaks that operators reach, and the times that do not depend on the peaks.
 
     Attributes:
         inference_us: Microseconds for each inference.

@@ -76,7 +76,7 @@ class LatencyModel(Settings):
 
 
 def terms_between(operations: Sequence[Operation]) -> Terms:
-    """Count what operators in a row take beyond their own times: how many follow one, and what they read.
+    """Count the costs between operators in a row: the number of followers, and the elements they read.
 
     A lone operator finds its input where the previous inference has left it; in a network, another thread has
     just written a part of it, which is in the cache of another core. This does not hold between two operators

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class OperatorKind(StrEnum):
-    """A kind of operator; those that take about as long as each other are one kind.
+    """A kind of operator; operators that take about the same time are one kind.
 
     `dense` is a product with weights, `product` one of two tensors, `add` any sum or product of two tensors
     by their elements, `activation` a function of every element that is not fused into the operator before

@@ -133,7 +133,7 @@ class NominalProfile(HardwareProfile):
 
 
 class MeasuredNetwork(NamedTuple):
-    """The costs of a network, and its latency as it was measured, in milliseconds."""
+    """The costs of a network, and its measured latency in milliseconds."""
 
     cost: NetworkCost
     measured_ms: float
@@ -225,7 +225,7 @@ class MeasuredProfile(HardwareProfile):
 def shrunk_factor(deviations: Collection[float]) -> float:
     """Return how many times longer than predicted networks take on a device, from measured ones.
 
-    Their geometric mean, drawn towards 1 as if so many had taken just what was predicted.
+    It is their geometric mean, drawn towards 1 as if so many networks had taken exactly the predicted time.
     """
     return exp(sum(map(log, deviations)) / (len(deviations) + _AS_PREDICTED))
 

@@ -25,7 +25,7 @@ def lock(file: int | IO[Any]) -> None:
 
 
 def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file or directory until it is closed, and return True; return False where it is held.
+    """Lock an open file or directory until it is closed, and return True; return False if another holds it.
 
     Args:
         file: An open file, or its descriptor.

@@ -72,7 +72,7 @@ def write_json(path: Path, value: object, *, durable: bool = False) -> None:
 
 
 def sync_file(file: int | IO[bytes]) -> None:
-    """Wait until what was written to an open file, or to its descriptor, is on the disk."""
+    """Wait until the content written to an open file, or to its descriptor, is on the disk."""
     if not isinstance(file, int):
         file.flush()
         file = file.fileno()

@@ -1,1 +1,1 @@
-"""Calls in a process of their own, for what may end its process: native code that aborts."""
+"""Calls in a process of their own, for native code that may abort its process."""

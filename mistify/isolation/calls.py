@@ -1,4 +1,4 @@
-"""The wire between a process and the one that does its calls: pickled messages over a socket."""
+"""The protocol between a process and the one that runs its calls: pickled messages over a socket."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class ProcessEndedError(Exception):
-    """A call ended the process that did it; the message says how."""
+    """A call ended its process; the message says how."""
 
 
 class DisposableProcess:
-    """Does calls in a process of its own, one at a time, so that what ends that process ends no other.
+    """Runs calls in a process of its own, one at a time, so that a call that ends its process ends no other.
 
     The process starts with the first call, imports only the modules of the functions it runs, is kept for
     later calls, and ends with this process. After a call that ended it, or failed, the next call gets a new

@@ -5,7 +5,7 @@ from mistify.jobs.job import Goal, Source
 
 
 def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -> float | None:
-    """Return how a package's accuracy differs from the tuned source's, None if one of them is unknown.
+    """Return the difference between a package's accuracy and the tuned source's, None if one is unknown.
 
     Args:
         accuracy: The accuracy of the package, or of one of its branches.

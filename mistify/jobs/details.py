@@ -7,7 +7,7 @@ from mistify.jobs.job import ProgressUpdate
 
 @dataclass(frozen=True)
 class LayerFigures:
-    """A layer as it is in one network.
+    """A layer in one network.
 
     Attributes:
         width: Output channels.
@@ -24,7 +24,7 @@ class LayerFigures:
 
 @dataclass(frozen=True)
 class LayerChange:
-    """A layer of the tuned source, and what became of it.
+    """A layer of the tuned source, and its fate.
 
     Attributes:
         kind: Its class in Keras.

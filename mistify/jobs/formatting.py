@@ -26,7 +26,7 @@ def amount(axis: str, value: float | None, formats: Iterable[AxisFormat] = ()) -
 
 
 def amounts(costs: Costs, formats: Iterable[AxisFormat]) -> dict[str, float]:
-    """Return costs, or limits, by axis; those that count as reciprocals are converted to amounts."""
+    """Return costs, or limits, by axis, with reciprocals converted back to amounts."""
     return {
         axis.removeprefix(INVERSE): format_of(axis, formats).converted(cost) for axis, cost in costs.items()
     }
@@ -59,7 +59,7 @@ def shares(costs: Costs, source: Source) -> str:
 
 
 def _shown_for(reference: str, references: Mapping[str, str]) -> str:
-    """Return the axis that stands for a quantity: that of a package's precision, if there is just one.
+    """Return the axis that stands for a quantity: the one at the package's precision, if there is just one.
 
     Args:
         reference: The axis in float32.

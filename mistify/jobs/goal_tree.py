@@ -206,7 +206,7 @@ class GoalTree:
         self._parent_sums = np.pad(self._parent_sums, (0, more))
 
     def _add_axes(self, axes: Sequence[str]) -> None:
-        """Add axes that limit none of the nodes so far."""
+        """Add axes on which no node has a limit so far."""
         if not axes:
             return
         self.axes += tuple(axes)

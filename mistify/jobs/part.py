@@ -1,4 +1,4 @@
-"""A job with some of its goals, as it is shown where there can be thousands."""
+"""A job with a selection of its goals, of which there may be thousands."""
 
 from dataclasses import dataclass
 

@@ -153,7 +153,7 @@ def _plugged_in(
 def _achieved(
     goal: Goal, network: Goal | BranchFigures, source: Source | None, formats: Iterable[AxisFormat]
 ) -> dict[str, float | None]:
-    """Return the costs and the accuracy of a goal's package, or of one of its branches."""
+    """Return the costs and the accuracy of a package, or of one of its branches."""
     precision = goal.quantization.precision
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
@@ -176,7 +176,7 @@ def _compression_report(goal: Goal) -> dict[str, object] | None:
 
 
 def hardware_of_goal(goal: Goal) -> str:
-    """Return the hardware on which a goal's costs count: that of its limits, else the server's machine."""
+    """Return the hardware on which a goal's costs count: its limits' hardware, or the server's machine."""
     named = (conditions_of(axis).hardware for axis in goal.budget)
     return next(filter(None, named), HOST.name)
 
@@ -208,7 +208,7 @@ def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
 
 
 def latency_of(goal: Goal, costs: Costs) -> float | None:
-    """Return the latency on the goal's hardware, at the goal's precision if it has a figure of its own."""
+    """Return the latency on the goal's hardware, at the goal's precision if there is a figure for it."""
     hardware, precision = profile_of_goal(goal), goal.quantization.precision
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
@@ -228,7 +228,7 @@ def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
 
 
 def outcome(goal: Goal) -> str:
-    """Return the state of a goal as text, with what decided on its latency: `met (predicted)`."""
+    """Return the state of a goal as text, with the evidence on its latency: `met (predicted)`."""
     judged = judged_by(goal) if goal.state is GoalState.MET else None
     return f"{goal.state.value} ({JUDGED[judged]})" if judged else goal.state.value
 
@@ -256,7 +256,7 @@ def preparations(sources: Iterable[Source]) -> str:
 
 
 def time_shares(spent: Mapping[str, float]) -> dict[str, str]:
-    """Return the share of each activity in the time, the longest first, without those that round to 0%."""
+    """Return the share of each activity in the time, the longest first, without shares that round to 0%."""
     total = sum(spent.values()) or 1.0
     shares = {activity: f"{seconds / total:.0%}" for activity, seconds in longest_first(spent).items()}
     return {activity: share for activity, share in shares.items() if share != "0%"}

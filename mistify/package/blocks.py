@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class BlockEstimate(Record):
-    """The cost and the loss of a block on the server, by which devices choose the blocks that they fetch.
+    """The cost and the loss of a block on the server, by which devices choose the blocks to fetch.
 
     Attributes:
         flops: Multiply-adds of one inference.
@@ -32,7 +32,7 @@ class BlockEstimate(Record):
 
 
 class BlockVariant(Record):
-    """A block: what it computes between two positions.
+    """A block: a network between two positions.
 
     Attributes:
         file: Name of its `.tflite`.
@@ -56,7 +56,7 @@ class BlockVariant(Record):
 class BlockStore(Record):
     """The positions at which a network is divided, and the variants between them.
 
-    Variants from the inputs to the outputs, each beginning where the one before ends, are a network.
+    Variants from the inputs to the outputs, each beginning where the previous one ends, are a network.
 
     Attributes:
         format_version: The version of this file's format.
@@ -99,7 +99,7 @@ class BlockStore(Record):
         return len(self.positions) + 1
 
     def tensors_at(self, position: int) -> tuple[TensorInfo, ...]:
-        """Return the tensors at a position: one, but for the inputs and outputs of the network."""
+        """Return the tensors at a position: one, except at the inputs and outputs of the network."""
         if position == 0:
             return self.inputs
         return self.outputs if position == self.last else (self.positions[position - 1],)

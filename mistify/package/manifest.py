@@ -52,7 +52,7 @@ def branch_signature(branch: int) -> str:
 
 
 def fixed_batch_signature(signature: str) -> str:
-    """Return the signature that runs one example at a time, with fixed shapes, through what another runs."""
+    """Return the signature that runs one example at a time, with fixed shapes, like another signature."""
     return f"{signature}{FIXED_BATCH}"
 
 

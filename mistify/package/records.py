@@ -1,4 +1,4 @@
-"""Records of what a package consists of: JSON files that name the others with their sizes and digests."""
+"""Records of a package's content: JSON files that name the others with their sizes and digests."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Record(BaseModel):
-    """A part of what describes a package."""
+    """A part of a package's description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 

@@ -138,7 +138,7 @@ class Training(Record):
 
 
 def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:
-    """Return a `serve.tflite` with other weights; those that are not named stay.
+    """Return a `serve.tflite` with other weights; weights that are not named stay.
 
     Args:
         network: Content of `serve.tflite`.

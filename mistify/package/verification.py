@@ -9,7 +9,7 @@ from mistify.package.opened import Package
 def verify(directory: Path, *, with_blocks: bool = True) -> Manifest:
     """Read a package's manifest and compare every file with it.
 
-    Blocks may be absent: a device fetches those that it needs.
+    Blocks may be absent: a device fetches the blocks that it needs.
 
     Args:
         directory: The package.

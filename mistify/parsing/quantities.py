@@ -112,7 +112,7 @@ def _units(**sizes: str) -> Mapping[str, Decimal]:
 
 
 def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
-    """Return units by name with their sizes as they are written, ascending."""
+    """Return units by name with their sizes as written, ascending."""
     names = sorted(units, key=lambda name: (units[name], name))
     return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
 

@@ -1,4 +1,4 @@
-"""Every mistake in a value: what is wrong is replaced, so that what depends on it is checked as well.
+"""Every mistake in a value: wrong parts are replaced, so that the parts that depend on them are checked, too.
 
 Pydantic checks the fields of a model together only if each is valid by itself, and nothing that follows the
 model otherwise: one mistake hides others.
@@ -110,7 +110,7 @@ class _Rechecking:
         return problem
 
     def leave_out(self, errors: list[ErrorDetails]) -> None:
-        """Leave out what errors are about; of a list the whole."""
+        """Leave out the values that errors are about; for a list, the whole list."""
         places = {self._in_an_object(existing(details, self.value)): details["type"] for details in errors}
         for place, kind in places.items():
             if place and _is_in(self.value, place[:-1]):
@@ -120,7 +120,7 @@ class _Rechecking:
                 _at(self.value, place[:-1]).pop(place[-1], None)
 
     def _in_an_object(self, place: Keys) -> Keys:
-        """Return the place of a value of an object, or that of the list around one of a list."""
+        """Return the place of a value in an object, or of the list around a value in a list."""
         while place and not isinstance(_at(self.value, place[:-1]), dict):
             place = place[:-1]
         return place

@@ -23,7 +23,7 @@ _SHOWN = 80
 
 
 class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of them ends up in a `Problem`)
-    """A value that cannot be used, what was expected, and how to fix it."""
+    """A value that cannot be used, the expected one, and the way to fix it."""
 
     def __init__(self, value: object, expected: str, fix: str) -> None:
         super().__init__(f"got {shown(value)}; expected {expected}; {fix}")
@@ -117,9 +117,9 @@ def problems_of(
 
 
 def existing(details: ErrorDetails, value: Any) -> Keys:
-    """Return the place of an error as far as it is in the validated value, or missing there.
+    """Return the place of an error, as far as it exists in the validated value or is missing there.
 
-    Pydantic adds names: those of a union's types, "[key]", and fields of what is written as a name alone.
+    Pydantic adds names: the types of a union, "[key]", and fields of values written as a name alone.
     """
     keys = details["loc"]
     if value is _UNKNOWN:

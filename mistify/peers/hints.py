@@ -66,7 +66,7 @@ class Hints(Settings):
 
     @classmethod
     def of(cls, raw: Mapping[str, object]) -> "Hints":
-        """Return hints from what a device sends.
+        """Return hints from a device's message.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem.

@@ -88,7 +88,7 @@ class _CountedProgress:
 
 
 def _without(chains: Chains, number: int) -> Chains:
-    """Return all chains but one, counted from the first float32 one over and over, as they are measured."""
+    """Return all chains but one, counted over the endless sequence that begins with the first float32 one."""
     ordered = [(integer, chain) for integer in (False, True) for chain in chains[integer]]
     del ordered[number % len(ordered)]
     return {integer: tuple(chain for at, chain in ordered if at is integer) for integer in (False, True)}

@@ -46,8 +46,7 @@ TimedLoading = Callable[[], Callable[[], Sequence[float]]]
 class _Subject:
     """A network that is measured with a number of threads.
 
-    `medians_ms` are those of its parts, each in its best round; `seconds` and `joules` are those of all
-    rounds.
+    `medians_ms` are those of its parts, each in its best round; `seconds` and `joules` cover all rounds.
     """
 
     load: TimedLoading
@@ -120,7 +119,7 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
 def best_of_parts_ms(loads: Iterable[TimedLoading], budget_seconds: float) -> list[npt.NDArray[np.float64]]:
     """Return the latency of each part of some networks in the best of its rounds, in milliseconds.
 
-    The networks take turns, so that a spell of other work does not meet all rounds of one of them.
+    The networks take turns, so that a spell of other work does not hit all rounds of one of them.
 
     Args:
         loads: One for each network.

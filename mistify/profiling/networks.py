@@ -1,4 +1,4 @@
-"""Small LiteRT networks of given operators, with random weights, and half of the values behind a ReLU zero.
+"""Small LiteRT networks of given operators, with random weights; half of the values behind a ReLU are zero.
 
 Only the sizes matter. But where floats are computed in software, or kernels skip zeros, a network takes
 longer the fewer zeros it has.
@@ -29,7 +29,7 @@ _SHARE: Final = (1 / 256, -128)
 
 
 def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
-    """Return a `.tflite` of operators in a row, each of which reads what the one before it has written.
+    """Return a `.tflite` of operators in a row, each of which reads the output of the one before.
 
     Args:
         operations: Operators whose sizes fit each other.

@@ -70,7 +70,7 @@ class CombinedNetwork:
     def add(
         self, signature: str, tensors: list[Any], operators: list[Any], inputs: Names, outputs: Names
     ) -> None:
-        """Add a graph, and a signature by which it runs.
+        """Add a graph, and a signature that runs it.
 
         Args:
             tensors: Returned by `parts_of`.

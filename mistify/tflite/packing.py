@@ -16,7 +16,7 @@ _BUFFER_ALIGNMENT = 16
 
 
 def packed(model: Any) -> bytes:
-    """Return the file of a network: names and shapes once, and so what several graphs have in common.
+    """Return the file of a network: names, shapes and other values shared by several graphs are stored once.
 
     Args:
         model: Read by `flatbuffer_utils`; graphs may share tensors, operators and quantizations. It cannot

@@ -38,7 +38,7 @@ def resizable(network: bytes | mmap) -> bytes:
 def fixed_shapes(network: bytes | mmap) -> bytes:
     """Return a network without its graphs for any batch, which are the first of the file.
 
-    A network without fixed shapes is returned as it is.
+    A network without fixed shapes is returned unchanged.
 
     Raises:
         ValueError: It is no network.

@@ -1,4 +1,4 @@
-"""A network in LiteRT, whose weights are packed once, whatever the sizes of its batches."""
+"""A network in LiteRT, whose weights are packed once, for all batch sizes."""
 
 from collections.abc import Mapping
 from typing import Any

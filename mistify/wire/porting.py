@@ -72,7 +72,7 @@ def plan_from_proto(message: pb.PortingPlan) -> Plan:
 
 
 def event_to_proto(event: JobEvent) -> pb.JobEvent:
-    """Return an event as a message; the empty text is the goal id of what concerns the whole job."""
+    """Return an event as a message; an empty goal id stands for the whole job."""
     message = pb.JobEvent(sequence=event.sequence, unix_ms=event.unix_ms, goal_id=event.goal_id or "")
     match event.event:
         case JobState():

@@ -62,7 +62,7 @@ def publication_from_proto(message: pb.Publication) -> Publication:
 def publishing(
     key: MemberKey, publication: Publication, weights: Iterable[bytes]
 ) -> Iterator[pb.PublishRequest]:
-    """Yield what a device sends to publish: a header, then its weights."""
+    """Yield the messages of a publication: a header, then the weights."""
     header = pb.PublishHeader(key=key_to_proto(key), publication=publication_to_proto(publication))
     yield pb.PublishRequest(header=header)
     for data in weights:

@@ -1,4 +1,4 @@
-"""Chaining: blocks of a store run one after the other, with what goes from one to the next in hand."""
+"""Chaining: blocks of a store run one after the other, each on the tensors of the one before."""
 
 from collections.abc import Iterator, Sequence
 
@@ -78,7 +78,7 @@ class Chain:
         return dict(tensors)
 
     def features(self, tensors: Tensors) -> Iterator[dict[str, Array]]:
-        """Yield the tensors at the end of each block, those of the network's outputs last."""
+        """Yield the tensors at the end of each block; the last are the network's outputs."""
         for block in self.blocks:
             tensors = outputs = block(tensors)
             yield outputs

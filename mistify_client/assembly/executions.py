@@ -43,7 +43,7 @@ def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
 
 
 def open_network(network: bytes, execution: Execution, threads: int) -> Run:
-    """Load a `.tflite` with the signatures of packages, and return what runs it.
+    """Load a `.tflite` with the signatures of packages, and return a function that runs it.
 
     Args:
         network: The part of its content that `part_that_runs` returns.

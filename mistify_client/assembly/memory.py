@@ -15,6 +15,6 @@ def available_bytes() -> int:
 
 
 def return_memory() -> None:
-    """Give the system the memory of networks that are gone, which glibc would keep for what comes next."""
+    """Return the memory of closed networks to the system; glibc would keep it for later allocations."""
     if _TRIM is not None:
         _TRIM(0)

@@ -115,7 +115,7 @@ class PagedNetwork:
             return chain(inputs), chain.chosen
 
     def switch(self, chosen: ChosenBlocks) -> Future[None]:
-        """Go over to other blocks: those that are missing are loaded in the background, others leave memory.
+        """Switch to other blocks: missing ones are loaded in the background, others leave memory.
 
         Until they are loaded, and if one cannot be, the old blocks run. If there are several calls, the last
         one holds.

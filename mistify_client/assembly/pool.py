@@ -1,4 +1,4 @@
-"""The pool: the best subnets that were found, between which a device goes to and fro (AdaptiveNet 5.3)."""
+"""The pool: the best subnets found, between which a device switches (AdaptiveNet 5.3)."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -39,7 +39,7 @@ class PoolEntry(Record):
 
 
 class SubnetPool(Record):
-    """The best subnets for all budgets, as far as they were found, the fastest first.
+    """The best subnets found for all budgets, the fastest first.
 
     Attributes:
         format_version: The version of this file's format.

@@ -108,7 +108,7 @@ def _add_joint(whole: CombinedNetwork, blocks: Sequence[_Block], key: str) -> No
 
 
 def _numbers(there: int, count: int, known: Mapping[int, int]) -> dict[int, int]:
-    """Return the numbers that tensors get in another graph; -1, of an input that is left out, stays.
+    """Return the numbers of tensors in another graph; -1, for an input that is left out, stays.
 
     Args:
         there: Number of tensors in the other graph.
@@ -129,7 +129,7 @@ def _renumbered(operator: Any, numbers: Mapping[int, int]) -> Any:
 
 
 def _require_same(before: _Block, block: _Block, key: str) -> None:
-    """Check that a block reads what the one before it writes."""
+    """Check that a block reads the tensors that the one before it writes."""
     written = [before.graph(key).tensors[number] for number in before.graph(key).outputs]
     read = [block.graph(key).tensors[number] for number in block.graph(key).inputs]
     if [_words(tensor) for tensor in written] != [_words(tensor) for tensor in read]:

@@ -24,7 +24,7 @@ _MODULES: Final = {
 
 
 class Commands(TyperGroup):
-    """The group's own commands, and those of modules that are not imported yet."""
+    """The group's own commands, and commands of modules that are not imported yet."""
 
     @override
     def list_commands(self, ctx: Any) -> list[str]:

@@ -16,7 +16,7 @@ EXIT_INTERRUPTED = 130
 
 @contextmanager
 def errors_of(source: str) -> Iterator[None]:
-    """Head what a server finds wrong with a config as what is found here: by the name of its file."""
+    """Report a server's problems with a config like local ones, under the name of its file."""
     try:
         yield
     except MistifyError as error:

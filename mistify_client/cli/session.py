@@ -44,7 +44,7 @@ def port_goals(text: str, out: Path, serving: Serving) -> int:
 
 
 def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
-    """Print what porting to the goals of a config is expected to result in, and return the exit code.
+    """Print the expected result of porting to the goals of a config, and return the exit code.
 
     Args:
         text: JSON of the config.

@@ -44,7 +44,7 @@ class ServerConfig(Settings):
 
 
 class ReplacementConfig(ServerConfig):
-    """Settings of the background path, which gets new packages when no option keeps to the targets.
+    """Settings of the background path, which gets new packages when no option meets the targets.
 
     Attributes:
         job: The job that goals are added to; without one, the first goal begins a job.

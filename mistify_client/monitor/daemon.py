@@ -190,7 +190,7 @@ class Monitor:
             )
 
     def _note_not_followed(self, outcome: IntervalOutcome) -> None:
-        """Note in the log that an app cannot load what was chosen: once, until it can."""
+        """Note in the log, once until it changes, that an app cannot load the chosen option."""
         options, chosen = outcome.situation.options, outcome.situation.option
         others = ", ".join(options[number].name for number in outcome.not_followed)
         reason = (
@@ -199,7 +199,7 @@ class Monitor:
         self._journal.problem("options", reason if others else None)
 
     def _note_other_metric(self, outcome: IntervalOutcome) -> None:
-        """Note in the log that the target of accuracy says nothing of subnets: once, until it does."""
+        """Note in the log, once until it changes, that the target of accuracy does not apply to subnets."""
         reason = (
             f"the accuracy target is ignored: it is in {outcome.manifest.metric}, but subnets are scored "
             f"by {outcome.other_metric} on this device"

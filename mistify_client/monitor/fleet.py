@@ -1,4 +1,4 @@
-"""Reports to the server of what this device runs, for the page of the fleet."""
+"""Reports to the server about this device, for the page of the fleet."""
 
 import threading
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ _DIGITS: Final = 3
 
 @dataclass(frozen=True)
 class _Search:
-    """A search that goes on.
+    """A search in progress.
 
     Attributes:
         process: The process that searches.
@@ -72,7 +72,7 @@ class SubnetSearch:
         return None if self._search is None else self._search.budget_ms
 
     def goes_on(self) -> bool:
-        """Return True if a search goes on; if one has ended since the last call, note in the log how."""
+        """Return True if a search is in progress; note in the log how one has ended since the last call."""
         if self._search is not None and (code := self._search.process.poll()) is not None:
             self._note_end(self._search, code)
         return self._search is not None
@@ -101,7 +101,7 @@ class SubnetSearch:
         return True
 
     def stop(self) -> None:
-        """End a search that goes on, which leaves the pool as it is."""
+        """End a search in progress, without a change of the pool."""
         if self._search is not None:
             self._search.process.kill()
             self._search.process.wait()

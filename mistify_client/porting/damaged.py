@@ -1,4 +1,4 @@
-"""Packages that cannot be fetched as they should be, beside others that can."""
+"""Packages that cannot be fetched intact, beside others that can."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ class DamagedPackages:
 
     @contextmanager
     def apart(self, goal_id: str) -> Iterator[None]:
-        """Let the block, which fetches a goal's package, find it damaged without ending what comes after."""
+        """Let the block, which fetches a goal's package, find it damaged without ending other work."""
         try:
             yield
         except MistifyError as error:

@@ -125,7 +125,7 @@ def finish(
 
 
 def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
-    """Print the table of a job, and what there is to say about goals: reasons, choices and notes.
+    """Print the table of a job, and sentences about goals: reasons, choices and notes.
 
     Args:
         job: The job, whose goals are all in the table.
@@ -137,7 +137,7 @@ def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
 
 
 def sentences(goals: Collection[Goal]) -> Iterator[str]:
-    """Yield what there is to say about goals, once for all that it is true of."""
+    """Yield sentences about goals, each once for all goals to which it applies."""
     unmet = [goal for goal in goals if goal.state is not GoalState.MET and goal.reason]
     states = [(goal.id, f"{goal.state.value}: {goal.reason}") for goal in unmet]
     for state, names in names_by(states).items():

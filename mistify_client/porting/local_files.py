@@ -55,7 +55,7 @@ class LocalFiles:
     listings: Mapping[FileDigest, bytes] = field(default_factory=dict)
 
     def send(self, client: FilesClient, show_line: Callable[[str], object]) -> None:
-        """Send what the server lacks, and say what is sent.
+        """Send the files that the server lacks, and report them.
 
         Raises:
             MistifyError: NO_ROOM, the server does not keep so much; NOT_FOUND, a file cannot be read.
@@ -75,7 +75,7 @@ class LocalFiles:
 
 
 def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
-    """Return a config with its files below some directories; names of what is not there stay as they are.
+    """Return a config with its files below some directories; names of missing files stay unchanged.
 
     Args:
         text: JSON of the config.
@@ -134,7 +134,7 @@ class _Collector:
         return self._name(name)
 
     def _name(self, name: str) -> str:
-        """Return the upload's name for a file or directory of this machine, and other names as they are."""
+        """Return the upload's name for a file or directory of this machine, and other names unchanged."""
         for root in self._roots:
             path = _resolved(root, name)
             if path is not None and self._may_be_sent(path) and (path.is_file() or path.is_dir()):

@@ -119,7 +119,7 @@ def _roots(data_roots: Sequence[Path]) -> list[str]:
 
 
 def _start(command: Sequence[str], token: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the child in a session of its own: Ctrl-C reaches only the command, which stops the child.
+    """Start the child in a session of its own: Ctrl-C only reaches the command, which stops the child.
 
     The child also ends when this process does, in whatever way, because its standard input closes.
     """
@@ -170,7 +170,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
 
 @contextmanager
 def _exit_reported(process: subprocess.Popen[bytes], log: IO[bytes]) -> Iterator[None]:
-    """Report how the server ended, if it cannot be reached because it ended by itself."""
+    """Report how the server ended if it cannot be reached for that reason."""
     try:
         yield
     except MistifyError as error:
@@ -192,7 +192,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _ended(process: subprocess.Popen[bytes], log: IO[bytes]) -> MistifyError:
-    """Return the error of a server that ended by itself; its exit code identifies the error code."""
+    """Return the error of a server that has ended; its exit code identifies the error code."""
     code = next((code for code in ErrorCode if code.exit_code == process.returncode), ErrorCode.INTERNAL)
     return _failed(f"the embedded server ended with exit code {process.returncode}", log, code)
 

@@ -85,7 +85,7 @@ def _scatter(axes: Axes, points: Sequence[Point], label: str, marker: str, color
 
 
 def _name(axes: Axes, points: Sequence[Point]) -> None:
-    """Write the goals beside their points, of neighbours one above and one below."""
+    """Write the goals beside their points, alternating above and below for neighbours."""
     for number, point in enumerate(sorted(points, key=lambda each: each.cost)):
         axes.annotate(
             point.goal,

@@ -139,14 +139,14 @@ def _shown(costs: Costs, budget: Costs, always: Collection[str]) -> dict[str, fl
 
 
 def _scores(metric: Metric, accuracy: Interval | None, outputs: Sequence[OutputEstimate]) -> Iterable[str]:
-    """Yield the predicted score of a network, and those of its outputs where there are several."""
+    """Yield the predicted score of a network, and the scores of its outputs if there are several."""
     yield f"{metric} {_interval(metric, accuracy)}"
     for one in outputs if len(outputs) > 1 else ():
         yield f"{one.output}: {one.metric} {_interval(one.metric, one.interval)}"
 
 
 def _source_scores(batch: PlannedBatch) -> Iterable[str]:
-    """Yield the scores of the source as it came, each before what it is expected to be after tuning."""
+    """Yield the scores of the source before tuning, each followed by the expected score after tuning."""
     present = {(own.output, own.metric): own.value for own in batch.present_outputs}
     yield _rising(batch.metric, batch.present_accuracy, batch.source_accuracy)
     for one in batch.source_outputs if len(batch.source_outputs) > 1 else ():

@@ -110,7 +110,7 @@ def table(job: Job, width: int = 80) -> Table:
 
 
 def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
-    """Yield for each batch the rows of its source, named where there are several, and those of its goals."""
+    """Yield for each batch the rows of its source, named where there are several, and of its goals."""
     sources = {source.batch: source for source in job.sources}
     batches: dict[int, list[Goal]] = {batch: [] for batch in sources}
     for goal in job.goals:
@@ -123,14 +123,14 @@ def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
 
 
 def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
-    """Yield the row of a goal, and those of its outputs and branches."""
+    """Yield the row of a goal, and the rows of its outputs and branches."""
     yield _goal_row(goal, source)
     yield from _output_rows(goal.output_scores)
     yield from _branch_rows(goal, source)
 
 
 def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """Return the columns for which a console has room, without those that matter least: no figure is cut.
+    """Return the columns for which a console has room, without the least important ones: no figure is cut.
 
     Args:
         columns: All columns that are wanted.

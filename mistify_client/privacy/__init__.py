@@ -1,1 +1,1 @@
-"""Noise on training data, and the ledger of what has been released (paper 5.1)."""
+"""Noise on training data, and the ledger of releases (paper 5.1)."""

@@ -88,7 +88,7 @@ def _probability(exponent: Fraction) -> list[int]:
 
 
 def _bernoulli(words: list[int], count: int, random_bytes: RandomBytes) -> NDArray[np.bool_]:
-    """Draw booleans [count], true where random bits are below those of the probability."""
+    """Draw booleans [count], true where random bits are below the bits of the probability."""
     drawn = np.frombuffer(random_bytes(count * _WORD.itemsize), _WORD)
     below: NDArray[np.bool_] = drawn < np.uint64(words[0])
     undecided = np.flatnonzero(drawn == np.uint64(words[0]))

@@ -82,7 +82,7 @@ class PrivacyLedger:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open and lock the file, begin it if it is empty, and repair what a crash has left."""
+        """Open and lock the file, begin it if it is empty, and repair it after a crash."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:

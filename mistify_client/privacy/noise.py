@@ -1,6 +1,6 @@
 """Noise on local training data, so that a model trained on them can be shared (paper 5.1).
 
-docs/privacy.md describes what this protects, against whom, and what it does not.
+docs/privacy.md describes what this protects, against whom, and its limits.
 """
 
 import math

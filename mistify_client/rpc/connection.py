@@ -46,7 +46,7 @@ _WAKE_UP_SECONDS = 0.2
 
 
 class UnansweredError(MistifyError):
-    """Error of a call that was not answered in time: the server may have done what was asked, or may yet."""
+    """Error of a call that was not answered in time: the server may have carried it out, or may do so yet."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Traffic:
     received: int = 0
 
     def sending(self, request: Any) -> Any:
-        """Count a request, or each one of an iterator, when it is sent; return the same."""
+        """Count a request, or each one of an iterator, when it is sent; return it."""
         if isinstance(request, Iterator):
             return map(self.sending, request)
         self.sent += request.ByteSize()
@@ -88,7 +88,7 @@ class _PendingCall:
         return call
 
     def cancel(self) -> None:
-        """Cancel the call, now or as soon as it has begun; one that has ended stays as it is."""
+        """Cancel the call, now or as soon as it has begun; a finished call stays unchanged."""
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
@@ -236,7 +236,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
 
 
 def _is_addressed_wrongly(call: grpc.RpcError, address: str) -> bool:
-    """Check whether a server speaks TLS and its address says that it does not, or the other way round."""
+    """Check whether a server speaks TLS and its address says otherwise, or the other way round."""
     if address.startswith(TLS):
         return _NO_TLS in (call.details() or "")
     return speaks_tls(address)

@@ -1,4 +1,4 @@
-"""The client of the devices service: register a device, report latencies and what runs, list devices."""
+"""The client of the devices service: register a device, report latencies and status, list devices."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,7 +71,7 @@ class DevicesClient(ServiceClient):
         return Refinement(taken_ms, answer.predicted_ms, answer.factor)
 
     def report_status(self, status: DeviceStatus) -> None:
-        """Report what a device runs, in place of what it reported before.
+        """Report the status of a device, in place of its last one.
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, the server has too many

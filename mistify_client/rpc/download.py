@@ -84,7 +84,7 @@ def _is_there(file: PackageFile, directory: Path) -> bool:
 
 
 def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> None:
-    """Refuse files that would fill the disk; what has arrived of them takes no more room."""
+    """Refuse files that would fill the disk; bytes that have arrived need no more room."""
     needed = sum(max(0, file.size - _arrived(_partial(file, directory))) for file in missing)
     if needed > room:
         raise MistifyError(

@@ -78,7 +78,7 @@ class PortingClient(ServiceClient):
         return plan_from_proto(self._connection.call(self._stub.Plan, request, SUBMIT_SECONDS))
 
     def add_goals(self, job_id: str, config_json: str) -> Job:
-        """Add goals to a job, each adapted from its nearest looser checkpoint; a job that has ended goes on.
+        """Add goals to a job, each adapted from its nearest looser checkpoint; an ended job continues.
 
         The same text again adds nothing twice.
 
@@ -99,7 +99,7 @@ class PortingClient(ServiceClient):
         return self._whole(self._part(job_id, GoalSelection(page_size=GOALS_PAGE_SIZE)))
 
     def with_goal(self, job_id: str, goal_id: str) -> tuple[Job, Goal]:
-        """Return the current state of a job without its other goals, and one of its goals.
+        """Return the current state of a job without its goals, and one of them.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such job or goal.
@@ -146,7 +146,7 @@ class PortingClient(ServiceClient):
             request.page_token = page.next_page_token
 
     def cancel(self, job_id: str) -> Job:
-        """Stop a job; goals that are met keep their packages. A job that has ended stays as it is.
+        """Stop a job; goals that are met keep their packages. A job that has ended does not change.
 
         A call that is not answered in time is repeated: whether or not the first has cancelled the job, the
         answer has the job's final state.
@@ -219,7 +219,7 @@ class PortingClient(ServiceClient):
         return goal
 
     def fetch_without_blocks(self, job_id: str, goal_id: str, directory: Path) -> Goal:
-        """Download the package of a goal but for its blocks, and note where they can be fetched.
+        """Download the package of a goal without its blocks, and note where they can be fetched.
 
         Existing blocks stay; damaged ones are downloaded again.
 
@@ -270,7 +270,7 @@ class PortingClient(ServiceClient):
         return message
 
     def _whole(self, message: pb.Job) -> Job:
-        """Return a job with all its goals, those behind its first page requested page by page.
+        """Return a job with all its goals, requesting further ones page by page.
 
         The job itself is as the first page has it, so that all goals of an ended job have ended.
         """

@@ -56,7 +56,7 @@ def bind(
 def checked(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
-    """Check the array of each input and return it as it is, for callers with too many examples for a copy.
+    """Check the array of each input and return it unchanged, for callers with too many examples to copy.
 
     Args:
         inputs: The network's inputs in order.
@@ -114,7 +114,7 @@ def _alone(
 def _fitting(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array] | None:
-    """Return the arrays if all fit as they are, as most do; an inference may take less time than checking."""
+    """Return the arrays if all fit unchanged, as most do; an inference may take less time than checking."""
     if len(positional) + len(named) != len(inputs):
         return None
     fitting: dict[str, Array] = {}
@@ -170,7 +170,7 @@ def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
 
 
 def _typed(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return numbers that had no type, such as those of lists, in another one if that can hold them.
+    """Return numbers without a type, such as those of lists, in another type if that can hold them.
 
     Floats hold all numbers, as closely as they can; integers hold integers within their bounds.
     """

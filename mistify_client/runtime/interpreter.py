@@ -71,7 +71,7 @@ class Network:
         return outputs
 
     def running(self, wanted: int) -> int:
-        """Return the branch that runs where one is wanted: that one, as all are in memory."""
+        """Return the branch that runs when one is wanted: the same, as all are in memory."""
         return wanted
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:

@@ -79,7 +79,7 @@ class LoadedPackage:
         *,
         finite: bool = False,
     ) -> dict[str, Array]:
-        """Run the option that the switchboard names; while that is being loaded, the one before.
+        """Run the option that the switchboard names; while it is being loaded, the previous one.
 
         Args:
             arrays: The first inputs [batch, ...], in their order; or a dict of all inputs by name.

@@ -383,7 +383,7 @@ def _switchboard(state: Path) -> Switchboard:
 
 
 def _can_start(directory: Path) -> bool:
-    """Check whether a package is whole but for its blocks, each of which is checked before it runs."""
+    """Check whether a package is complete except for its blocks, each of which is checked before it runs."""
     try:
         verify(directory, with_blocks=False)
     except MistifyError:

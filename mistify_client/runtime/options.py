@@ -1,4 +1,4 @@
-"""The options of a package: what can run of it, and what that takes (paper 6, AdaptiveNet 5.3)."""
+"""The options of a package, with their latency and costs (paper 6, AdaptiveNet 5.3)."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The subnets of a package, with the blocks of one of them in memory; another one is loaded meanwhile."""
+"""The subnets of a package, with the blocks of one in memory while another is loaded."""
 
 import logging
 import math
@@ -126,7 +126,7 @@ class PagedSubnets:
 def open_subnets(
     package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
 ) -> PagedSubnets:
-    """Open the subnets of a package, with the one in memory that is wanted.
+    """Open the subnets of a package, with the wanted one in memory.
 
     Where that cannot be loaded, the default one is, and the first inference tries again.
 

@@ -1,4 +1,4 @@
-"""The versions of a package on a device: the one that was shipped, and those that came after (paper 6).
+"""The versions of a package on a device: the shipped one, and later ones (paper 6).
 
 Beside a package `P` lies `P.state/`, shared by every process that uses the package:
 
@@ -96,7 +96,7 @@ def previous(package: Path) -> Path:
 def install(
     package: str | os.PathLike[str], new: str | os.PathLike[str], *, expected: Path | None = None
 ) -> Path:
-    """Make a copy of another package the current version; the one before stays as the previous one.
+    """Make a copy of another package the current version; the last one stays as the previous version.
 
     Whatever fails, and whenever the process ends, a complete version is current: the old or the new one.
 
@@ -148,7 +148,7 @@ def copy_package(package: Path, directory: Path) -> None:
 
 
 def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPool:
-    """Make the subnets of a pool what a package runs, the best one within the budget at first.
+    """Make the subnets of a pool the options of a package, starting with the best one within the budget.
 
     It happens all at once, whenever the process ends: an option chosen among other subnets never counts for
     these. A process that reads the pool before it is announced announces it (`consistently`).

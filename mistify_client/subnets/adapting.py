@@ -153,7 +153,7 @@ def _supplied(
     latency: Quantity,
     measure: Callable[[BlockStore], LatencyTable],
 ) -> _Supplied:
-    """Fetch the blocks that are needed and those that may be of use; measure them and the shipped network.
+    """Fetch the needed blocks and those that may be of use; measure them and the shipped network.
 
     Args:
         version: The package's version.
@@ -208,7 +208,7 @@ def _as_text(examples: Examples) -> str:
 
 
 def _check_untuned(version: Package) -> None:
-    """Check that the network of a package is still that of its blocks.
+    """Check that the network of a package still consists of its blocks.
 
     Raises:
         MistifyError: CONFLICT, it was tuned.

@@ -1,4 +1,4 @@
-"""The search that scores each variant alone, and takes what variants lose together for the sum of that.
+"""The search that scores each variant alone, and estimates the loss of several by the sum.
 
 Then the best subnets for all budgets follow by addition: those that no other one beats in both latency and
 loss are found exactly, from the outputs backwards, without scoring any. Some of them are scored, as the sum

@@ -1,4 +1,4 @@
-"""The candidates of a search: each subnet is scored once, and what came of it is kept."""
+"""The candidates of a search: each subnet is scored once, and its score is kept."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

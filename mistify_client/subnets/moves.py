@@ -63,7 +63,7 @@ class AnywhereMoves:
         return tuple(child)
 
     def alternative(self, position: int, subnet: Subnet) -> BlockVariant:
-        """Return a variant that begins at a position, another one than that of a subnet if there is one."""
+        """Return a variant that begins at a position, different from a subnet's own if there is one."""
         variants = self.space.starting_at(position)
         others = [variant for variant in variants if variant not in subnet] or variants
         return others[int(self.rng.integers(len(others)))]

@@ -14,7 +14,7 @@ Prefix: TypeAlias = tuple[BlockVariant, ...]
 
 @dataclass
 class PrefixNode:
-    """A node of a tree of subnets: blocks, and the nodes that go on from the feature behind them.
+    """A node of a tree of subnets: blocks, and the nodes that continue from the feature behind them.
 
     Attributes:
         blocks: The blocks from the feature of the parent on.
@@ -59,7 +59,7 @@ def tree_of(
 
 
 def _sharing(subnets: Sequence[Subnet]) -> dict[Prefix, list[Subnet]]:
-    """Return the subnets that share each prefix, of prefixes behind which their ways part."""
+    """Return the subnets that share each prefix, for prefixes after which their ways part."""
     beginning: dict[Prefix, list[Subnet]] = {}
     for subnet in subnets:
         for length in range(1, len(subnet)):

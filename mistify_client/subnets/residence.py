@@ -64,7 +64,7 @@ class ResidentBlocks:
         return_memory()
 
     def _runs_until(self, variant: BlockVariant) -> int:
-        """Return how many runs lie before the next one of a block, which is not the present one."""
+        """Return the number of runs before the next one of a block, without the present one."""
         places = self._places[variant]
         later = bisect_right(places, self._now)
         return (places[later] if later < len(places) else places[0] + self._round) - self._now

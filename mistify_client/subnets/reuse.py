@@ -84,7 +84,7 @@ class GroupEvaluation:
         self._bytes_at = {at: batch * _bytes(store, at) for at in range(store.last + 1)}
 
     def __call__(self, subnets: Sequence[Subnet]) -> Iterator[Outputs]:
-        """Yield what each subnet makes of each batch: all subnets of one batch, then all of the next.
+        """Yield the outputs of each subnet for each batch: all subnets of one batch, then all of the next.
 
         Args:
             subnets: Subnets without duplicates.
@@ -118,7 +118,7 @@ class GroupEvaluation:
 def _run(
     node: PrefixNode, tensors: Tensors, blocks: ResidentBlocks
 ) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Yield the outputs of each subnet behind a node, depth first; features go when they are done with.
+    """Yield the outputs of each subnet behind a node, depth first; features are dropped after use.
 
     Args:
         node: A node of a tree.

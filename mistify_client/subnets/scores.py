@@ -19,7 +19,7 @@ _NO_FIGURES: Final = 1e9
 
 
 class SubnetScorer:
-    """Scores subnets by the answers that are right, or by those of the original network.
+    """Scores subnets by the right answers, or by the answers of the original network.
 
     For several outputs, the means count. `Classes` and `Figures` define an output's score.
 

@@ -50,7 +50,7 @@ def search(
     most: int = 800,
     seed: int = 0,
 ) -> list[Candidate]:
-    """Score subnets of a store, more and more of them good ones within a budget.
+    """Score subnets of a store, with an increasing share of good ones within a budget.
 
     Args:
         table: The latencies of the blocks.

@@ -70,7 +70,7 @@ class SubnetSpace:
     def replaced(self, subnet: Subnet, variant: BlockVariant) -> Subnet:
         """Return a subnet with another variant in place of its own blocks there.
 
-        Blocks that overlap it only in part are replaced beside it by those of the original network.
+        Blocks that overlap it only in part are completed beside it by those of the original network.
         """
         before = [block for block in subnet if block.end <= variant.start]
         while not self._ways[_end(before)][variant.start]:

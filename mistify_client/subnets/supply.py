@@ -1,4 +1,4 @@
-"""The blocks of a package that are on a device, and how it gets others: it fetches what it may use."""
+"""The blocks of a package on a device, and the supply of others that may be of use."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -68,7 +68,7 @@ class BlockSupply:
         return self.whole.only({one.file for one in self.whole.variants if self._is_here(one)})
 
     def fetch(self, variants: Iterable[BlockVariant]) -> None:
-        """Fetch blocks that are not here yet, or damaged; a fetch that is broken off goes on the next time.
+        """Fetch blocks that are missing or damaged; an interrupted fetch continues the next time.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, the origin is unknown; as for `PortingClient.fetch`.
@@ -93,7 +93,7 @@ class BlockSupply:
         self._files.forget(missing)
 
     def fetch_if_possible(self, variants: Iterable[BlockVariant]) -> None:
-        """Fetch blocks as `fetch` does; if that fails, say so and do without those that are not here."""
+        """Fetch blocks as `fetch` does; if that fails, say so and do without the missing ones."""
         try:
             self.fetch(variants)
         except (MistifyError, OSError) as error:

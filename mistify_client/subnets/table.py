@@ -1,4 +1,4 @@
-"""The latency of each block on this device; that of a subnet is their sum (AdaptiveNet 5.1).
+"""The latency of each block on this device; a subnet's is their sum (AdaptiveNet 5.1).
 
 Blocks are timed where they run, in subnets: a block that runs again and again by itself has its weights and
 its inputs in the processor's cache, which made sums for a network of 40 MB a fifth too small.
@@ -131,7 +131,7 @@ def latency_table(
 
 
 def _kept(path: Path, unmeasured: LatencyTable) -> LatencyTable:
-    """Return the table of a file; an empty one if there is none, or one of other conditions."""
+    """Return the table of a file; an empty one if there is none, or one for other conditions."""
     try:
         table = LatencyTable.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):  # what cannot be read is measured again
@@ -150,7 +150,7 @@ def _with_handover(table: LatencyTable, store: BlockStore) -> LatencyTable:
 
 
 def _paths(space: SubnetSpace, blocks: Iterable[BlockVariant]) -> Iterator[Subnet]:
-    """Yield subnets that have all of some blocks, and else those of the original network."""
+    """Yield subnets that together contain all of some blocks, filled up with the original network's."""
     left = sorted(blocks, key=lambda one: one.start)
     while left:
         path, end = space.original, 0

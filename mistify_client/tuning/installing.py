@@ -41,7 +41,7 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
 
 @contextmanager
 def _staging(package: Path) -> Iterator[Path]:
-    """Yield an empty directory beside a package, which is removed in the end: `/tmp` may lie in memory."""
+    """Yield an empty directory beside a package, which is removed at the end: `/tmp` may lie in memory."""
     directory = tuning_directory(package) / "installing"
     shutil.rmtree(directory, ignore_errors=True)  # a process may have been killed
     directory.mkdir(mode=0o700)

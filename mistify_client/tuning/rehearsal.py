@@ -1,4 +1,4 @@
-"""Rehearsal of what a network knows, so that its tuning on new data makes it forget less.
+"""Rehearsal of a network's knowledge, so that its tuning on new data makes it forget less.
 
 Z. Li and D. Hoiem, Learning without Forgetting, TPAMI 40 (12), 2018: the network's predictions for the new
 inputs before its tuning are a second target for them.

@@ -42,7 +42,7 @@ Weights: TypeAlias = dict[str, npt.NDArray[np.float32]]
 
 
 class BatchScore(NamedTuple):
-    """The loss on a batch, the number of right targets, and the number of those that can be right or wrong.
+    """The loss on a batch, the number of right targets, and the number that can be right or wrong.
 
     Figures cannot, and do not count.
     """
@@ -305,7 +305,7 @@ def training_of(directory: Path, manifest: Manifest) -> Training:
 
 
 def _no_training_because(manifest: Manifest) -> str:
-    """Return why a package cannot be trained, and how to get one that can."""
+    """Return why a package cannot be trained, and the way to get one that can."""
     if manifest.training_note:
         return manifest.training_note
     return (

@@ -183,7 +183,7 @@ class Tuner:
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
     def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
-        """End the tuning, as there are no peers to be had; gains so far stay."""
+        """End the tuning without peers; gains so far stay."""
         self._note(f"continuing without peers: {error}")
         return progress.at(Stage.INSTALL)
 

@@ -35,6 +35,6 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
         return pb.ListDevicesResponse(devices=map(wire.device_to_proto, self._service.devices()))
 
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
-        """Take what a device runs."""
+        """Keep the status of a device."""
         self._fleet.report(wire.status_from_proto(request))
         return pb.ReportStatusResponse()

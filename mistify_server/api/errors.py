@@ -64,7 +64,7 @@ async def _abort(context: Any, error: Exception) -> None:
 
 
 def _attached(error: MistifyError) -> bytes:
-    """Encode an error, with as many of its problems as fit; what is long in one of them is cut."""
+    """Encode an error, with as many of its problems as fit; long texts in them are cut."""
     info = porting.error_to_proto(
         MistifyError(error.code, error.message[:_MOST_TEXT], map(_cut, error.problems))
     )

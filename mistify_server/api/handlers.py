@@ -11,7 +11,7 @@ Stream: TypeAlias = Callable[[Any, Any], AsyncIterator[Any]]
 
 
 def surrounded(handler: Any, unary: Callable[[Unary], Unary], stream: Callable[[Stream], Stream]) -> Any:
-    """Return a handler with something around what it does.
+    """Return a handler with wrappers around its method.
 
     Args:
         handler: A handler of gRPC.

@@ -273,7 +273,7 @@ class _Attempt:
         return needed(self.task) - frozenset(self.task.recipe.data.names)
 
     def failure(self, death: WorkerDied, *, loading: bool) -> TaskFailure:
-        """Return the failure of the task; the arguments are those of `failure_of`."""
+        """Return the failure of the task; see `failure_of` for the arguments."""
         return failure_of(self.task, death, self.number, self.worker, loading=loading, onednn=self.onednn)
 
     def report(self, progress: ProgressUpdate) -> None:

@@ -143,7 +143,7 @@ class WorkerProcess(WorkerConnection):
 
 
 def _fresh_scratch(log: Path) -> Path:
-    """Make a directory for a worker's temporary files, in place of those that a killed server left."""
+    """Make a directory for a worker's temporary files, in place of one that a killed server left."""
     prefix = f"mistify-worker-{hashlib.sha256(os.fsencode(log.absolute())).hexdigest()[:16]}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         rmtree(left, ignore_errors=True)

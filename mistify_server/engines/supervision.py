@@ -45,7 +45,7 @@ class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may 
 
 
 class WorkerCrashed(WorkerDied):
-    """The worker's process ended by itself, or was ended by the system.
+    """The worker's process ended by itself, or the system ended it.
 
     Args:
         exit_code: Exit code of the process, negative for the signal that ended it; None if unknown.

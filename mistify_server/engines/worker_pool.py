@@ -76,7 +76,7 @@ class WorkerPool:
     async def replaced(
         self, start: Callable[[SupervisedWorker], Awaitable[SupervisedWorker]]
     ) -> AsyncIterator[SupervisedWorker]:
-        """Lend a worker of another kind for the block, in the place of one of the pool's, which ends.
+        """Lend a worker of another kind for the block, in place of one of the pool's, which ends.
 
         Args:
             start: Starts the worker that replaces one that has ended.

@@ -148,7 +148,7 @@ class _Fit:
         return selected
 
     def _best_tile(self, routine: str) -> Tile:
-        """Return the tile with which a routine's networks of one operator are fitted best."""
+        """Return the tile that fits a routine's networks of one operator best."""
         own = [r for r in self._readings if [routine_of(o) for o in r.operations] == [routine]]
         tiles = list(_tiles(routine, own))
         if len(tiles) == 1:

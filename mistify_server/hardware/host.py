@@ -41,7 +41,7 @@ _HOST = TypeAdapter(Host)
 
 
 def kept_host() -> Host | None:
-    """Return this machine as it was measured last; None if it was not, with this runtime and Mistify."""
+    """Return this machine's last measurement; None without one for this runtime and Mistify."""
     try:
         return _HOST.validate_json(_path().read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -49,7 +49,7 @@ def kept_host() -> Host | None:
 
 
 def measured_host(measure: Callable[[], DeviceTable]) -> Host:
-    """Return this machine as it was measured last, or measure it now.
+    """Return this machine's last measurement, or measure it now.
 
     Meanwhile other processes wait, so that measuring is not disturbed by theirs.
 
@@ -100,7 +100,7 @@ def _locked() -> AbstractContextManager[None]:
 
 
 def _path() -> Path:
-    """Return the file of this machine, of what runs its networks, and of what chooses them."""
+    """Return the file for this machine, this runtime, and this choice of networks."""
     mistify = f"mistify-porting {version('mistify-porting')}, edition {_EDITION}"
     named = "\n".join((machine(), runtime(), mistify))
     return cache_directory() / "hosts" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"

@@ -30,7 +30,7 @@ class DeviceService:
         self._now = now
 
     async def register(self, table: DeviceTable) -> Device:
-        """Keep a device, in place of an earlier one of that name. Jobs go on with what they have begun with.
+        """Keep a device, in place of an earlier one of that name. Running jobs keep their profiles.
 
         The server's own machine is kept for all stores on it.
 
@@ -84,6 +84,6 @@ class DeviceService:
         return [*([host.device] if host else []), *self._devices.all()]
 
     def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
-        """Check whether a job's profile has the device's current models, whatever its factor was."""
+        """Check whether a job's profile has the device's current models, whatever its factor."""
         models = replace(profile, factor=1.0)
         return any(replace(known, factor=1.0) == models for known in self._devices.profiles(device))

@@ -196,7 +196,7 @@ class CollectiveAdaptation:
             self._queue_once(goal.id, rank, self._named(step, index, goal.id))
 
     def _named(self, step: Step, index: int, goal_id: str) -> Step:
-        """Return a step that lets whatever it logs say which edge and goal it is for."""
+        """Return a step whose log lines name its edge and goal."""
 
         async def named() -> None:
             with bound_contextvars(edge=f"{self._plan.number}/{index}", goal=goal_id):

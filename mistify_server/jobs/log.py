@@ -80,11 +80,11 @@ class JobLog:
         return self._goals[goal_id]
 
     def open_goals(self, goal_ids: Sequence[str]) -> list[Goal]:
-        """Return those of the goals that have not ended."""
+        """Return the goals that have not ended."""
         return [self._goals[goal_id] for goal_id in goal_ids if not self._goals[goal_id].state.ended]
 
     async def note(self, goal_ids: Sequence[str], note: str) -> None:
-        """Add a note to those of the goals that have not ended, and have not got it yet."""
+        """Add a note to all goals that have not ended, unless they have it already."""
         async with self.writing:
             goals = [goal for goal in self.open_goals(goal_ids) if note not in goal.note]
             if goals:

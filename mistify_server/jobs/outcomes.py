@@ -60,7 +60,7 @@ def packaged_goal(
 def _unforeseen_loss(
     goal: Goal, package: PackageResult, teacher_accuracy: float, foreseen: Estimate | None
 ) -> str:
-    """Return a remark on accuracy that is lost beyond what was foreseen; empty if it is not."""
+    """Return a remark on accuracy lost beyond the forecast; empty if there is no such loss."""
     metric, accuracy = package.validation_metric or goal.metric, package.validation_accuracy
     lost = metric.lost(accuracy, teacher_accuracy)
     if foreseen is None:

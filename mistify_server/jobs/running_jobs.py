@@ -54,7 +54,7 @@ class RunningJobs:
     def busy_since(self) -> float:
         """Return when the oldest step in progress began, in seconds since 1970; now if there is none.
 
-        A step refers to what its tasks have made when the last of them has ended.
+        A step refers to the results of its tasks when the last of them has ended.
         """
         return min((runner.busy_since for runner in self._runners.values()), default=time.time())
 
@@ -69,7 +69,7 @@ class RunningJobs:
         task.add_done_callback(self._discard)
 
     def start_new(self, job: Job, plans: Sequence[BatchPlan]) -> None:
-        """Run a job that the store has just got, without reading it again; one that runs already goes on."""
+        """Run a job that has just entered the store, without reading it again; a running one continues."""
         if self._stopped is not None or job.id in self._tasks:
             return
         self.start(job.id)
@@ -90,7 +90,7 @@ class RunningJobs:
             self.start(job_id)
 
     async def cancel(self, job_id: str) -> None:
-        """Stop a job for good; what is done stays. A job that has ended stays as it is."""
+        """Stop a job for good, keeping its results. A job that has ended does not change."""
         # The caller may hang up, but a job must not stay half cancelled.
         await asyncio.shield(asyncio.create_task(self._cancel(job_id)))
 
@@ -140,7 +140,7 @@ class RunningJobs:
             yield
 
     def writing(self, job_id: str) -> AbstractAsyncContextManager[None]:
-        """Keep a job that is held from changing in the block."""
+        """Keep a held job from changing in the block."""
         runner = self._runners.get(job_id)
         return nullcontext() if runner is None else runner.writing
 

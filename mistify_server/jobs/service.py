@@ -110,7 +110,7 @@ class PortingService:
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
 
     async def _start(self, submission: Submission) -> str:
-        """Keep and start a job, or return the id of the one that its key has submitted meanwhile."""
+        """Keep and start a job, or return the id of the job submitted under its key meanwhile."""
         job = submission.job
         kept = await asyncio.to_thread(self._store.jobs.create, submission)
         if kept is job:

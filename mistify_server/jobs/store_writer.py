@@ -21,7 +21,7 @@ _Value = TypeVar("_Value")
 
 
 def is_outage(error: BaseException) -> bool:
-    """Check whether an error passes by itself, or as soon as the operator has done what it says."""
+    """Check whether an error passes by itself, or once the operator has followed its advice."""
     return isinstance(error, MistifyError) and error.code is ErrorCode.UNAVAILABLE
 
 
@@ -45,7 +45,7 @@ def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetryi
 
 
 async def completed(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """Return the result of work that goes on to its end though its caller is cancelled."""
+    """Return the result of work that runs to its end even if its caller is cancelled."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -55,7 +55,7 @@ async def completed(work: Coroutine[Any, Any, _Value]) -> _Value:
 
 
 class StoreWriter:
-    """Writes on a thread of its own, one change at a time, again for as long as the store is away."""
+    """Writes on a thread of its own, one change at a time, repeated while the store is away."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "store-writer")

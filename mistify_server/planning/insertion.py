@@ -124,7 +124,7 @@ class _Insertion:
         self._goals_at = _by_place(self._tree, goals, len(known))
 
     def place_goals(self) -> tuple[dict[int, list[Goal]], dict[int, list[Goal]]]:
-        """Return the goals that join nodes, by the node's index, and those that found nodes, by place."""
+        """Return the goals that join nodes, by the node's index, and the goals that found nodes, by place."""
         joining: dict[int, list[Goal]] = {}
         founding: dict[int, list[Goal]] = {}
         for place, goals in self._goals_at.items():

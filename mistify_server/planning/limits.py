@@ -37,7 +37,7 @@ def unreachable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Pro
 
 
 def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Problem]:
-    """Yield a problem for each goal that the model cannot have, whatever its limits."""
+    """Yield a problem for each goal that the model cannot meet, whatever its limits."""
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
         yield from _senseless_targets(index, config, inspection)
@@ -53,7 +53,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
 
 
 def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[OutOfReach]:
-    """Yield each limit that no network can meet, with the nearest limit that one can."""
+    """Yield each limit that no network can meet, with the nearest limit that can be met."""
     for config in resolved.batch.configs:
         for axis in below_least(config, inspection):
             yield OutOfReach(
@@ -65,7 +65,7 @@ def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Ou
 
 
 def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBatch:
-    """Return the batch with those of its goals whose limits a network can meet."""
+    """Return the batch with the goals whose limits a network can meet."""
     batch = resolved.batch
     possible = [
         (config, index)

@@ -28,7 +28,7 @@ _TOLERATED_GROWTH: Final = 0.1
 
 
 def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfig, str]:
-    """Choose the precision of a config, and give the reason; a config that names one stays as it is.
+    """Choose the precision of a config, and give the reason; a config that names one is unchanged.
 
     At each precision the limits leave a share of the network (`share_within`). The chosen precision loses
     least by the cut to that share and by the precision itself. If the limits do not depend on the precision,
@@ -60,7 +60,7 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
 def share_within(budget: Budget, source: Costs, estimates: EdgeEstimates | None) -> float:
     """Return the share of a source's multiply-adds that limits leave if all widths are scaled alike.
 
-    Costs do not fall in proportion: what integers gain by wide kernels, they may lose with narrow ones.
+    Costs do not fall in proportion: integers may lose with narrow kernels what they gain with wide ones.
 
     Args:
         estimates: Provides costs of scaled networks. Without them, or with a limit on another axis, the share
@@ -245,7 +245,7 @@ def allowed(tuning: TuningConfig, compression: CompressionConfig | None) -> Sequ
 
 
 def _expected_loss(precision: Quantization, shares: Mapping[Quantization, float]) -> float:
-    """Return the share of accuracy that a precision is expected to lose, by itself and by cutting."""
+    """Return the share of accuracy that a precision is expected to lose, by itself and by the cut."""
     return KNOWN_LOSS[precision] - _LOSS_OF_HALVING * log2(shares[precision])
 
 

@@ -1,4 +1,4 @@
-"""A running or ended job, and the goals that are added to it: what they have to fit, how its trees grow."""
+"""A running or ended job, and goals added to it: the conditions that they have to fit, and its trees."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

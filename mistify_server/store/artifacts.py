@@ -82,7 +82,7 @@ class Artifacts:
         return path
 
     def intact(self, name: str) -> Path:
-        """Return the path of an artifact that has the content that its name says.
+        """Return the path of an artifact whose content matches its name.
 
         It is read if it has changed since it was read last.
 
@@ -117,7 +117,7 @@ class Artifacts:
         return self._incoming
 
     def names(self) -> list[str]:
-        """Return all artifacts; files beside them, such as those of an interrupted copy, are left out."""
+        """Return all artifacts, without other files such as those of an interrupted copy."""
         return [path.name for path in self.directory.glob("??/*") if _NAME.fullmatch(path.name)]
 
     @contextmanager
@@ -241,7 +241,7 @@ def _is_there(place: Path, content: str) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
-    """Return a value that changes when a file does, also if its size and its time are set as they were."""
+    """Return a value that changes when a file does, even if its size and time are reset."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -16,7 +16,7 @@ class DeviceStore(ABC):
 
     @abstractmethod
     def put(self, device: Device, table: DeviceTable, profiles: Sequence[MeasuredProfile]) -> None:
-        """Keep a device, in place of an earlier one of that name."""
+        """Keep a device, in place of an earlier one of the same name."""
 
     @abstractmethod
     def report(self, device: str, profile: str, package: str, deviation: float) -> float:

@@ -1,4 +1,4 @@
-"""Edges of goal trees in the figures by which they are compared."""
+"""Edges of goal trees, by the figures that compare them."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ class Case(Message):
 
 
 class OutputRecord(Message):
-    """The score of an output of the tuned source, and the share of it by which the network is worse."""
+    """The score of an output of the tuned source, and the share by which the network is worse."""
 
     output: str
     metric: Metric

@@ -1,4 +1,4 @@
-"""Digests of files and directories that are not read again as long as they have not changed."""
+"""Digests of files and directories, which are not read again as long as they have not changed."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Interface of the store of what devices have reported."""
+"""Interface of the store of device reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ class FleetStore(ABC):
 
     @abstractmethod
     def put(self, reports: Iterable[DeviceReport]) -> None:
-        """Keep reports, each in place of the device's earlier one."""
+        """Keep reports, each in place of the device's last one."""
 
     @abstractmethod
     def forget(self, before: datetime) -> None:

@@ -42,7 +42,7 @@ class JobStore(ABC):
     def add_goals(self, job_id: str, addition: Addition) -> None:
         """Keep goals that a job does not have yet; a job that has ended is queued again.
 
-        Every goal gets an event, and so does the job where it is queued.
+        Every goal gets an event, and so does the job if it is queued.
         """
 
     @abstractmethod
@@ -122,7 +122,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def batches(self, job_id: str) -> list[BatchState]:
-        """Return a job's collective batches with all that has been made of them."""
+        """Return a job's collective batches with all their results."""
 
     @abstractmethod
     def record(
@@ -139,9 +139,9 @@ class JobStore(ABC):
 
     @abstractmethod
     def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
-        """End a job, with an event for each goal and the job; goals that have ended stay as they are.
+        """End a job, with an event for each goal and the job; goals that have ended do not change.
 
-        A job that has ended stays as it is, for which False is returned.
+        Returns False for a job that has ended already, which does not change.
 
         Args:
             goal_state: The state of goals that have not ended yet.

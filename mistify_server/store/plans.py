@@ -63,7 +63,7 @@ class BatchPlan(Message):
 
 @dataclass(frozen=True)
 class BatchState:
-    """A collective batch and all that has been made of it.
+    """A collective batch with all its results.
 
     Attributes:
         plan: The plan made at submission.

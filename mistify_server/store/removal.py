@@ -12,7 +12,7 @@ from mistify_server.store.preparations import Preparations
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
     """Remove jobs that have ended from a store that no server uses, then every file that nothing refers to.
 
-    The next removal, also one of no jobs, completes one that was interrupted.
+    The next removal, even one of no jobs, completes an interrupted one.
 
     Args:
         directory: The store's directory.
@@ -55,7 +55,7 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
 def _remove_files(store: Store, before: float) -> int:
     """Remove the files that nothing refers to, of those put before a time, and return their bytes.
 
-    A job that has not ended may still take up what was begun to be prepared.
+    A job that has not ended may still continue an unfinished preparation.
     """
     names = store.artifacts.names()
     mentioned = store.jobs.mentioned()

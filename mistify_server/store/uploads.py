@@ -89,7 +89,7 @@ class Uploads:
         return FileState(False, part.stat().st_size if part.is_file() else 0)
 
     async def receive(self, file: FileDigest, offset: int, chunks: AsyncIterator[bytes]) -> None:
-        """Receive a file from an offset on; what has arrived stays, whatever ends the upload.
+        """Receive a file from an offset on; bytes that have arrived stay, however the upload ends.
 
         Args:
             file: Size and digest of the announced content.
@@ -180,7 +180,7 @@ class Uploads:
 
     @contextmanager
     def _reserved(self, file: FileDigest, part: Path) -> Iterator[None]:
-        """Count a file as if all of it had arrived, and from the end of the block on what has."""
+        """Count a file as if all of it had arrived, and after the block only the bytes that have."""
         with self._counting:
             room = self._room(part)
             if room < file.size:

@@ -1,4 +1,4 @@
-"""Digests of code: what was made by other code, or with other libraries, is not the same."""
+"""Digests of code: results of other code, or with other libraries, do not count as the same."""
 
 import hashlib
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @lru_cache
 def code_digest(packages: tuple[str, ...]) -> str:
-    """Return the digest of the code of packages or modules, as it is when they are first asked for."""
+    """Return the digest of the code of packages or modules, in the state of the first request."""
     digest = hashlib.sha256()
     for package in packages:
         for file in files_of(package):

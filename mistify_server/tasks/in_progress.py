@@ -10,7 +10,7 @@ _FILE_CLOCK: Final = 1.0
 
 
 class InProgress:
-    """The start times of whatever has not ended yet. Used from one event loop."""
+    """The start times of all work in progress. Used from one event loop."""
 
     def __init__(self) -> None:
         self._starts: dict[object, float] = {}

@@ -1,4 +1,4 @@
-"""Problems with what a user gave, collected until all of it has been looked at."""
+"""Problems with a user's input, collected until all of it has been checked."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

@@ -39,7 +39,7 @@ class SourceTask(Message):
 
 
 class PrepareTask(Message):
-    """Compute what an algorithm needs once for all goals of a tree.
+    """Compute the parts that an algorithm needs once for all goals of a tree.
 
     `least` has the least limits of the edges that it will adapt, by axis.
     """
@@ -83,7 +83,7 @@ class BranchTask(BaseAdaptTask):
 
 
 class PackageSettings(Message):
-    """The settings of a package: what its goal asks for.
+    """The settings that a goal asks for in its package.
 
     Attributes:
         goal_id: Id of the goal in the job.

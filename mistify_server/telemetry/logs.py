@@ -77,7 +77,7 @@ def set_up_log(chosen: LogFormat) -> None:
 
 
 def _own_standard_error() -> TextIO:
-    """Return standard error for the log alone: whatever else is written there gets into the log."""
+    """Return standard error for the log alone: everything else written there goes into the log."""
     own = os.fdopen(os.dup(_STANDARD_ERROR), "w", buffering=1)
     reading, writing = os.pipe()
     os.dup2(writing, _STANDARD_ERROR)

@@ -93,7 +93,7 @@ class PeerIndex:
             return bool(build_id and self._entries.get(_BUILD_KEY) == [build_id])
 
     def clear(self) -> None:
-        """Take out all members; what the storage held under the index' name goes."""
+        """Take out all members; everything stored under the index' name is removed."""
         self._build_id = b""
         self._open()  # what a build that was broken off has left in a buffer is never written
         with self._storage.reached():

@@ -95,7 +95,7 @@ class Neighbourhood:
     def _in_turn(self, use: Callable[[], _T]) -> asyncio.Task[_T]:
         """Use the index when those who asked before have done so.
 
-        A task of its own, as a thread goes on using it though its caller goes away.
+        It is a task of its own, because a thread continues to use the index even if its caller goes away.
         """
 
         async def in_turn() -> _T:

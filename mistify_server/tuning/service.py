@@ -104,7 +104,7 @@ class TuningService:
         return Membership(key.member, LEASE_SECONDS, group.correlation, group.settings, version)
 
     async def publish(self, key: MemberKey, publication: Publication, chunks: AsyncIterator[bytes]) -> None:
-        """Take a member's tuned weights, in place of those that it has published before.
+        """Take a member's tuned weights, in place of its earlier ones.
 
         Args:
             publication: Describes the model. The version that is there already, with the same weights, is

@@ -88,7 +88,7 @@ class WeightFiles:
 
     @asynccontextmanager
     async def kept(self, path: Path, digest: str) -> AsyncIterator[None]:
-        """Keep a file; by the end of the context a publication refers to it, or it goes again."""
+        """Keep a file; unless a publication refers to it by the end of the context, it is removed again."""
         self._arriving[digest] += 1
         putting = asyncio.create_task(asyncio.to_thread(self._files.put, path))
         try:
@@ -123,7 +123,7 @@ class WeightFiles:
             self._files.remove(artifact_of(digest))
 
     def unpublished(self) -> list[str]:
-        """Return the SHA-256 of weights that no publication refers to, also of those that are arriving."""
+        """Return the SHA-256 of weights that no publication refers to, including arriving ones."""
         digests = map(digest_of, self._files.names())
         published = self._tuning.weights()
         return [digest for digest in digests if digest not in published]

@@ -89,7 +89,7 @@ def _session_routes(sessions: Sessions) -> APIRouter:
         "", status_code=204, responses=dict(responses(ErrorCode.INVALID_CONFIG)), openapi_extra=_LOGIN
     )
     async def log_in(request: Request, response: Response) -> None:
-        """Begin a session of a browser: it gets a cookie that no script can read and no other site sends."""
+        """Begin a browser session: its cookie cannot be read by scripts, and is not sent by other sites."""
         login = _read_login(await bounded_body(request, _MOST_LOGIN_BYTES, "send only the token"))
         response.set_cookie(
             COOKIE,

@@ -7,7 +7,7 @@ from mistify.wire.limits import MAX_MESSAGE_BYTES
 
 
 async def bounded_body(request: Request, most: int, advice: str) -> bytes:
-    """Return the body of a request, whatever it says that it is.
+    """Return the body of a request, whatever length it declares.
 
     Args:
         request: A request whose body has not been read.

@@ -48,7 +48,7 @@ class Connections:
         self._one_closed = asyncio.Event()
 
     async def accept(self) -> None:
-        """Accept connections until this is cancelled; those that are open go on."""
+        """Accept connections until this is cancelled; open ones continue."""
         while True:
             await self._make_room()
             self._begin(await self._accepted())
@@ -102,7 +102,7 @@ class Connections:
                 protocol.transport.abort()
 
     async def _make_room(self) -> None:
-        """Wait until there is room for a connection, for which idle ones have to go."""
+        """Wait until there is room for a connection, closing idle ones."""
         while len(self._open) >= self._most:
             self._one_closed.clear()
             idle = {task: since for task, of in self._open.items() if (since := of.idle_since) is not None}

@@ -1,4 +1,4 @@
-"""Routes of what configs can name, and of the fleet: models, devices, groups that tune together."""
+"""Routes of names for configs, and of the fleet: models, devices, groups that tune together."""
 
 import asyncio
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def fleet_routes(services: Services) -> APIRouter:
 
     @router.get("/models", responses=dict(responses()))
     async def model_names() -> list[str]:
-        """List the models that configs can name, beside those of files and of libraries."""
+        """List the models that configs can name, in addition to files and libraries."""
         return await asyncio.to_thread(services.models.all_names)
 
     @router.get("/devices", responses=dict(responses()))

@@ -111,7 +111,7 @@ def job_routes(service: PortingService) -> APIRouter:
 
     @router.post("/jobs/{job_id}/goals", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
-        """Add goals to a job, all or none; one that has ended goes on."""
+        """Add goals to a job, all or none; a job that has ended continues."""
         text = await config_text(request)
         async with with_lines(text):
             await service.add_goals(job_id, text, idempotency_key)

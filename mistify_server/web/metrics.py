@@ -1,4 +1,4 @@
-"""Figures for Prometheus, those of HTTP requests among them."""
+"""Figures for Prometheus, including those of HTTP requests."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ _OTHER: Final = "other"
 
 
 class TimingMiddleware:
-    """Counts and times requests: the first of the middlewares sees those that are refused as well."""
+    """Counts and times requests: the outermost middleware, which also sees refused ones."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -57,7 +57,7 @@ def metrics_routes(registry: CollectorRegistry) -> APIRouter:
         responses={**responses(ErrorCode.UNAVAILABLE), 200: {"content": {"text/plain": {}}}},
     )
     async def metrics() -> Response:
-        """Tell Prometheus how the server stands, and what it has done since it was started."""
+        """Report the server's present state to Prometheus, and its work since the start."""
         content = await asyncio.to_thread(generate_latest, registry)
         return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

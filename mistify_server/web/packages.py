@@ -79,7 +79,7 @@ def _digest(file: PackageFile) -> dict[str, str]:
 
 
 def _archive(service: PortingService, job_id: str, goal_id: str) -> IO[bytes]:
-    """Return an open archive of a goal's package; it has no name on the disk, and goes when it is closed."""
+    """Return an open archive of a goal's package; it has no name on the disk, and disappears when closed."""
     files = service.package_files(job_id, goal_id)
     with ExitStack() as opened:
         archive = opened.enter_context(TemporaryFile())

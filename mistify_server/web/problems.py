@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 class ProblemModel(BaseModel):
-    """One error in the input: `place` is a JSON path of the config, or what else of the request is wrong.
+    """One error in the input: `place` is a JSON path of the config, or another part of the request.
 
-    `line` is that of the place in the config's text, None where it has none.
+    `line` is the line of the place in the config's text, None where it has none.
     """
 
     place: str
@@ -43,7 +43,7 @@ class ProblemModel(BaseModel):
 
 
 class ProblemDetails(BaseModel):
-    """A failure; `code` is that of the catalogue, `problems` has every error of the input."""
+    """A failure; `code` comes from the catalogue, `problems` has every error of the input."""
 
     type: str
     title: str
@@ -113,7 +113,7 @@ def wants_page(headers: Headers) -> bool:
 
 
 def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
-    """Return the description of failures for OpenAPI; what every route can meet is among them."""
+    """Return the description of failures for OpenAPI, including those that every route can have."""
     statuses = {code.http_status for code in (*codes, ErrorCode.UNAUTHENTICATED)}
     statuses |= {HTTPStatus.FORBIDDEN.value, HTTPStatus.UNPROCESSABLE_ENTITY.value}
     schema = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}

@@ -28,7 +28,7 @@ def render(name: str, **shown: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the templates; whatever comes from users is shown as text."""
+    """Return the templates; everything from users is shown as text."""
     environment = Environment(
         loader=PackageLoader("mistify_server.web"),
         autoescape=select_autoescape(default=True),

@@ -72,7 +72,7 @@ class DataPart:
 
 @dataclass(frozen=True)
 class LearningData:
-    """Training data, and validation data: a share of them, or a part of its own.
+    """Training data, and validation data: a share of them, or a separate part.
 
     Beside training data with labels there may be some without.
     """

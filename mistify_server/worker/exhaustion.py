@@ -12,7 +12,7 @@ EXHAUSTION: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError)
 
 @contextmanager
 def suppressed_but_for_exhaustion() -> Iterator[None]:
-    """Suppress what a converter raises of a model that it cannot convert, which may be anything.
+    """Suppress the errors of a converter for a model that it cannot convert, which may be of any kind.
 
     Raises:
         MemoryError: There is too little memory, as far as Python knows.

@@ -1,4 +1,4 @@
-"""Importing TensorFlow and Keras without what takes half of that time, and is of no use to a worker."""
+"""Importing TensorFlow and Keras without the half of the time that a worker has no use for."""
 
 import gc
 import sys

@@ -198,7 +198,7 @@ def exhaustion_as_python_errors() -> Iterator[None]:
 
 
 def _claim_stdout() -> TextIO:
-    """Return standard output, for messages alone: what libraries print goes to standard error from now on."""
+    """Return standard output for messages alone: libraries print to standard error from now on."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return answers

@@ -7,7 +7,7 @@ from mistify_server.tasks.recipe import Recipe
 
 
 def params_of(recipe: Recipe) -> Params:
-    """Return the settings of a recipe's algorithm; for `auto` those that all algorithms have.
+    """Return the settings of a recipe's algorithm; for `auto` those common to all algorithms.
 
     Raises:
         MistifyError: INVALID_CONFIG with all problems, by their places in the config.

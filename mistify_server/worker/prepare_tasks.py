@@ -1,4 +1,4 @@
-"""Prepare tasks: what an algorithm computes once for all goals of a tree.
+"""Prepare tasks: the work of an algorithm that is done once for all goals of a tree.
 
 The kept parts of an interrupted attempt are resumed, and earlier preparations from the same source and data,
 by the same code and settings, are reused: both are found by a digest of all of these.
@@ -61,7 +61,7 @@ class Preparer:
         self._on_progress = on_progress
 
     def prepare(self, task: PrepareTask) -> PrepareResult:
-        """Prepare, or find what was prepared before."""
+        """Prepare, or find an earlier preparation."""
         params = params_of(task.recipe)
         task = _essential(task, params)
         setup = self._setups.prepare(task.recipe, params)
@@ -159,6 +159,6 @@ def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:
 
 
 def _code(package: str) -> str:
-    """Return the digest of the code of an algorithm's package, and of what all algorithms rest on."""
+    """Return the digest of the code of an algorithm's package, and of the code that all algorithms use."""
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
     return "\n".join([*libraries, code_digest((*_PACKAGES, *({package} - set(_PACKAGES))))])

@@ -17,7 +17,7 @@ MEASURING_SOURCE = "measuring the source"
 
 
 class ReferenceMeter:
-    """Measures sources as they came, and as they were tuned.
+    """Measures sources before and after tuning.
 
     Args:
         cache: Loads source models and data.

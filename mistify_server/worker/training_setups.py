@@ -16,7 +16,7 @@ from mistify_server.worker.checkpoints import Checkpoints
 
 
 class _Predictions(NamedTuple):
-    """A teacher's predictions for images as they are, and mirrored: output -> [examples, ...]."""
+    """A teacher's predictions for images and for their mirror images: output -> [examples, ...]."""
 
     as_they_are: Mapping[str, Array] | None = None
     mirrored: Mapping[str, Array] | None = None

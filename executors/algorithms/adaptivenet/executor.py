@@ -28,7 +28,7 @@ _OF_EDGES: Final = {
 
 
 class AdaptiveNetExecutor(UniformExecutor):
-    """A subnet of a supernet that is trained once, before the first edge; no edge takes a step by itself.
+    """An executor that picks a subnet of a supernet, which is trained once before the first edge.
 
     Where even the cheapest subnet exceeds the limits, it is cut in width. Networks above the source, and
     those that share layers with others, are cut directly.
@@ -46,7 +46,7 @@ class AdaptiveNetExecutor(UniformExecutor):
 
     @property
     def calibrated(self) -> bool:
-        """Check whether the network is a subnet as it is, so that it computes what its blocks do."""
+        """Check whether the network is exactly a subnet, so that it computes what its blocks do."""
         return self._calibrated
 
     @classmethod
@@ -56,12 +56,12 @@ class AdaptiveNetExecutor(UniformExecutor):
 
     @classmethod
     def prepares_from(cls, params: Params, least: Budget) -> tuple[Mapping[str, object], Budget]:
-        """Return the settings of the supernet and of training: whatever the limits, it is the same."""
+        """Return the settings of the supernet and of training: the limits do not change it."""
         return params.model_dump(mode="json", exclude=_OF_EDGES), {}
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
-        """Return no steps: those of the supernet are taken once for all edges."""
+        """Return no steps: the supernet is trained once for all edges."""
         return 0
 
     @classmethod
@@ -84,7 +84,7 @@ class AdaptiveNetExecutor(UniformExecutor):
         return supernet_parts(Supernet.loaded(prepared, source, self._params.largest), network)
 
     def init(self, assignment: Assignment) -> None:
-        """Take a new network, or go on with the one that was delivered last."""
+        """Take a new network, or continue with the one that was delivered last."""
         super().init(assignment)
         self._has_subnet = _keeps_network(assignment)
         self._calibrated = self._calibrated and not self._is_new(assignment.model)
@@ -128,7 +128,7 @@ def _of_supernet(params: Params) -> AdaptiveNetParams:
 
 
 def _keeps_network(assignment: Assignment) -> bool:
-    """Check whether an edge has to go on with its own network, and not with a subnet of the source.
+    """Check whether an edge has to continue with its own network rather than with a subnet of the source.
 
     Its frozen layers are shared with others; or it is larger than the source.
     """

@@ -40,7 +40,7 @@ def no_parts(largest: float) -> PackageParts:
 
 
 def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
-    """Return the variants of a supernet as blocks, those of the network itself first.
+    """Return the variants of a supernet as blocks, the blocks of the network itself first.
 
     The tensors at a position have the names that the network's block gives it.
     """

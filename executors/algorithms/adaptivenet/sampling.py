@@ -1,4 +1,4 @@
-"""Which subnets the training of paths draws: mostly such as goals may get."""
+"""The subnets that the training of paths draws: mostly those that goals are likely to get."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -34,7 +34,7 @@ _ATTEMPTS: Final = 10
 
 
 class Scorer:
-    """Tells what subnets lose: how far their outputs are from those of the network itself.
+    """Scores subnets by the distance of their outputs from those of the network itself.
 
     Args:
         source: The original network.

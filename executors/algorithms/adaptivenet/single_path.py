@@ -41,7 +41,7 @@ class SinglePathObjective(SupervisedObjective):
         return {"path": np.stack([path(self._draw(rng)) for _ in range(steps)])}
 
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor]:
-        """Return for each weight whether the path goes through its variant."""
+        """Return for each weight whether the path uses its variant."""
         space, path = self._supernet.space, drawn["path"]
         uses = {}
         for number, weights in enumerate(self._supernet.variables, start=space.blocks):

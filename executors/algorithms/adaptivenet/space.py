@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True)
 class SupernetSpace:
-    """Subnets: variants from the inputs to the outputs, each beginning where the one before ends.
+    """Subnets: variants from the inputs to the outputs, each beginning where the previous one ends.
 
     Attributes:
         places: Places of the variants; the blocks of the original network come first, in order.
@@ -86,14 +86,14 @@ class SupernetSpace:
         return tuple(chosen)
 
     def with_one(self, number: int) -> Subnet:
-        """Return the original network with one variant in place of what it replaces."""
+        """Return the original network with one variant in place of the blocks that it replaces."""
         place = self.places[number]
         return (*range(place.start), number, *range(place.end, self.blocks))
 
     def path(self, subnet: Subnet) -> npt.NDArray[np.int32]:
         """Return a subnet as the choice at each position from 1 on [blocks].
 
-        It is the place of the variant among those that end there, or their number where none does.
+        It is the place of the variant among those that end there, or the number of these where none does.
         """
         ends = {self.places[number].end: number for number in subnet}
         return np.array(
@@ -154,7 +154,7 @@ class SupernetSpace:
 def _worthwhile(
     beginnings: list[tuple[float, tuple[float, ...], Subnet]],
 ) -> list[tuple[float, tuple[float, ...], Subnet]]:
-    """Return beginnings by what they lose, without those that another one betters in all."""
+    """Return beginnings by their losses, without those that another one beats in everything."""
     kept: list[tuple[float, tuple[float, ...], Subnet]] = []
     spent = np.empty((_MOST, len(beginnings[0][1]) if beginnings else 0))
     for one in sorted(beginnings):

@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class TrainedSupernet(NamedTuple):
-    """A supernet with what each of its variants loses by itself."""
+    """A supernet with the loss of each of its variants by itself."""
 
     supernet: "Supernet"
     losses: list[float]
 
 
 class Supernet:
-    """The blocks of a network, which stay as they are, and what may stand in their place.
+    """The blocks of a network, which stay as they are, and the variants that may replace them.
 
     Attributes:
         model: All variants but the blocks, side by side: its inputs are the positions where a variant begins,
@@ -222,7 +222,7 @@ class Supernet:
         ]
 
     def saved(self, losses: Sequence[float]) -> bytes:
-        """Return the variants, and what each loses, as bytes."""
+        """Return the variants, and the loss of each, as bytes."""
         about = {
             "blocks": self.space.blocks,
             "places": [asdict(place) for place in self.space.places],
@@ -238,7 +238,7 @@ class Supernet:
 
     @classmethod
     def loaded(cls, content: bytes, source: Structure, largest: float) -> TrainedSupernet:
-        """Return the supernet that was saved, and what its variants lose."""
+        """Return a saved supernet, and the losses of its variants."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             model = keras.models.model_from_json(str(arrays["model"]))

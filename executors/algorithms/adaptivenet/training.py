@@ -34,7 +34,7 @@ _PART: Final = "supernet"
 
 @dataclass(frozen=True)
 class _Progress:
-    """The training of a supernet, as far as it has come.
+    """The progress of a supernet's training.
 
     Attributes:
         done: Number of steps so far.
@@ -112,7 +112,7 @@ class SupernetTraining:
         return None if expanded is None else cls(expanded, assignment, params, progress, _Progress())
 
     def finished(self) -> bytes:
-        """Train to the end, and return the supernet with what each of its variants loses."""
+        """Train to the end, and return the supernet with the loss of each of its variants."""
         distil, setup, seed = self._params.distil_steps, self._assignment.setup, self._assignment.seed
         batch_size = setup.params.batch_size
         part_of_batch = max(1, round(_DISTIL_SHARE * batch_size))
@@ -131,7 +131,7 @@ class SupernetTraining:
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:
-        """Return the loss of each variant by itself; the blocks of the network itself come first, at 0."""
+        """Return the loss of each variant by itself; the network's own blocks come first, at 0."""
         space = self._supernet.space
         variants = range(space.blocks, len(space.places))
         return [0.0] * space.blocks + [scorer.lost(space.with_one(number)) for number in variants]
@@ -181,7 +181,7 @@ class SupernetTraining:
 
 @contextmanager
 def _frozen_norms(model: keras.Model) -> Iterator[None]:
-    """Let batch norms be what they are in packaged blocks in the block, whatever stands before them."""
+    """Let batch norms behave as in packaged blocks inside the `with` block, whatever precedes them."""
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     for norm in norms:
         norm.trainable = False

@@ -21,7 +21,7 @@ _TOGETHER: Final = (2, 3)
 
 
 class UnfitVariantError(Exception):
-    """A maker's graph cannot stand in the place of the blocks; the message says why, after its name."""
+    """A maker's graph cannot replace the blocks; the message says why, after its name."""
 
 
 class VariantMaker(ABC):
@@ -96,7 +96,7 @@ class ShrunkTogether(Shrunk):
 
 
 class Merged(VariantMaker):
-    """One block in place of several: that of them which changes the shape, or the first one."""
+    """One block in place of several: the one that changes the shape, or else the first."""
 
     def span(self, amount: float) -> int:
         """Return the number of blocks."""

@@ -56,7 +56,7 @@ class ChamNetExecutor(SearchExecutor):
         self._predictor = Predictor()
 
     def init(self, assignment: Assignment) -> None:
-        """Take up what is known of the source's candidates, or go on with what earlier searches measured."""
+        """Take up the known candidates of the source, or continue with what earlier searches measured."""
         if self._is_new(assignment.model):
             self._predictor = Predictor.loaded(assignment.prepared)
         super().init(assignment)
@@ -89,7 +89,7 @@ class ChamNetExecutor(SearchExecutor):
         return self._params.init_population
 
     def _chosen(self, search: CutSearch, population: Sequence[Genes], fitted: Fitted) -> Genes:
-        """Return the best of those that were measured."""
+        """Return the best of the measured candidates."""
         params = self._params
         evolution = Evolution(search.space.size[0], params.crossover_rate, params.mutation, search.rng)
         promise = partial(self._promise, search)

@@ -1,4 +1,4 @@
-"""MorphNet: sparsify under structure losses, cut what falls below a threshold (paper 4.2, [31]).
+"""MorphNet: sparsify under structure losses, cut units below a threshold (paper 4.2, [31]).
 
 Each iteration trains with the structure losses, then cuts the units whose importance is below the threshold;
 the remaining units take over from them as well as they can without training. `adjust` turns the knobs: the
@@ -87,7 +87,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return narrow(left, keep)
 
     def _set_out(self, assignment: Assignment, target: Allocation | None) -> None:
-        """Go on from the network as it is to a target, if there is one."""
+        """Set out from the present network towards a target, if there is one."""
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
         self._start = dict(self._state.masks.widths)
         self._target = target
@@ -205,7 +205,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return [(float(importance), name, int(unit)) for _, importance, name, _, unit in sorted(candidates)]
 
     def _ranks(self, name: str, importance: Array, spare: int) -> list[tuple[bool, bool, float]]:
-        """Return the rank of each of a group's units: dead, then spare, then by what it is worth.
+        """Return the rank of each of a group's units: dead, then spare, then by importance.
 
         Args:
             name: Name of the group.
@@ -254,7 +254,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
 
     def _cuts_until(self, limits: Costs, candidates: list[Candidate]) -> int:
-        """Return how many of the candidates have to go for the limits to hold; costs fall with every cut."""
+        """Return the number of candidates that have to go to meet the limits; costs fall with every cut."""
         return bisect_left(
             range(len(candidates)), True, key=lambda cuts: self._hold(limits, candidates[:cuts])
         )

@@ -73,7 +73,7 @@ class NestedExecutor(PruningExecutor):
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
-        """Return no steps: those of the segments are taken once for all edges."""
+        """Return no steps: the segments are trained once for all edges."""
         return 0
 
     @classmethod
@@ -87,7 +87,7 @@ class NestedExecutor(PruningExecutor):
         return saved(self._segments)
 
     def init(self, assignment: Assignment) -> None:
-        """Take the parent's network, or go on with the one that was delivered last."""
+        """Take the parent's network, or continue with the one that was delivered last."""
         if self._is_new(assignment.model):
             self._segments, self._shown = loaded(assignment.prepared), None
         super().init(assignment)
@@ -102,10 +102,10 @@ class NestedExecutor(PruningExecutor):
         return narrow(analyse(segment.network(source), source.rules), units)
 
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Steer nothing: the network is the one that the limits leave."""
+        """Do nothing: the limits determine the network."""
 
     def iterate(self) -> int:
-        """Go on to the network of the budget; takes steps where no segment has one of its size yet."""
+        """Continue to the network of the budget; takes steps where no segment has one of its size yet."""
         assignment = self._state.assignment
         steps = self._extend(assignment, PreparationProgress())
         with activity("cutting"):

@@ -1,4 +1,4 @@
-"""Operations of a graph that change no result: checks of values, messages, and what waits for them."""
+"""Operations of a graph that change no result: checks of values, messages, and whatever waits for them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -56,7 +56,7 @@ def _remove(nodes: Any) -> None:
 
 
 def _waits(inputs: Sequence[str], silent: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a node waits for, by way of operations that are removed."""
+    """Yield the operations that a node waits for, by way of operations that are removed."""
     for name in inputs:
         if name.startswith(_WAITING):
             waited_for = silent.get(name.removeprefix(_WAITING))

@@ -99,7 +99,7 @@ def _check_operations(path: Path) -> None:
 
 
 def _check_object(path: Path, node: Any) -> None:
-    """Refuse an object that functions of its own set up, save or restore."""
+    """Refuse an object with functions of its own for setup, saving or restoring."""
     kind = node.WhichOneof("kind")
     if kind is not None and kind not in _OBJECTS:
         raise invalid(path, f"a SavedModel with a {kind}", _ALONE)
@@ -110,7 +110,7 @@ def _check_object(path: Path, node: Any) -> None:
 
 
 def _called_by_objects(meta: Any) -> list[Any]:
-    """Return the functions that objects have, any of which loading may call, and those that they call."""
+    """Return the functions of objects, any of which loading may call, and all that they call."""
     named = set(meta.object_graph_def.concrete_functions)
     for node in meta.object_graph_def.nodes:
         named |= {*node.function.concrete_functions, node.bare_concrete_function.concrete_function_name}
@@ -118,7 +118,7 @@ def _called_by_objects(meta: Any) -> list[Any]:
 
 
 def _reached(functions: Iterable[Any], named: set[str]) -> list[Any]:
-    """Return the functions of these names, and those that they call."""
+    """Return the functions with these names, and all that they call."""
     library = {function.signature.name: function for function in functions}
     found: set[str] = set()
     while left := (named & library.keys()) - found:
@@ -167,7 +167,7 @@ def _frozen(path: Path, signature: Any) -> FrozenGraph:
 
 
 def _needed(graph: Any, names: list[str]) -> Any:
-    """Return the part of a graph that some of its operations need, without what changes no result."""
+    """Return the part of a graph that some of its operations need, without those that change no result."""
     remove_checks(graph)
     needed = extract_sub_graph(graph, names)
     called = {name for node in needed.node for name in _called(node)}

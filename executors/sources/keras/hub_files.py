@@ -14,7 +14,7 @@ _PRESET = (
 
 
 def with_preset(path: Path, error: MistifyError) -> MistifyError:
-    """Return the error of a file that cannot be ported; of a keras_hub model it says what can be.
+    """Return the error of a file that cannot be ported; for a keras_hub model it says which form can be.
 
     Args:
         path: The file or directory, which was inspected.

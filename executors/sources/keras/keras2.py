@@ -54,9 +54,9 @@ def load_keras2(path: Path) -> keras.Model:
 
 
 def check_classes(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a configuration that names anything but layers that both Keras share, and what belongs to them.
+    """Refuse a configuration that names anything but layers, and their parts, that both Keras share.
 
-    Loading can run code that is hidden in others: Keras 2 has no safe mode but for `.keras` files.
+    Loading could run code hidden in others: Keras 2 has no safe mode except for `.keras` files.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the layers.

@@ -9,7 +9,7 @@ from executors.sources.keras.keras2 import is_keras2, load_keras2
 
 
 def load_file(path: Path) -> keras.Model:
-    """Return the model in a file; one of Keras 2 that Keras 3 refuses is translated.
+    """Return the model in a file; a Keras 2 model that Keras 3 refuses is translated.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the file and what is wrong.

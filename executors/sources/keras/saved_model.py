@@ -1,4 +1,4 @@
-"""SavedModels that tf_keras has saved, with what Keras needs to rebuild them.
+"""SavedModels that tf_keras has saved, with the metadata that Keras needs to rebuild them.
 
 The graph is never run: the model is rebuilt from its configuration, and its weights are read from the
 checkpoint beside the graph. So operations hidden in a graph cannot do anything.

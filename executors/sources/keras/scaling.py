@@ -14,7 +14,7 @@ from mistify.parsing.validation import InvalidValue
 
 
 def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
-    """Return a flat model with a `Rescaling` behind each input of figures; itself where nothing is scaled.
+    """Return a flat model with a `Rescaling` behind each input of figures, or the model itself.
 
     Raises:
         InvalidValue: There is no input of figures, or one has not as many channels as there are values.

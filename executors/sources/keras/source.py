@@ -42,7 +42,7 @@ class KerasSource(SourceModel):
         return folded(self._network)
 
     def write(self, path: Path) -> None:
-        """Write the model, without what its layers would draw at random next."""
+        """Write the model, without the random state of its layers."""
         for state in seed_states(self._network):
             state.assign([0, 0])
         with tempfile.TemporaryDirectory() as directory:

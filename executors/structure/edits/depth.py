@@ -49,9 +49,10 @@ def removable_blocks(structure: Structure) -> list[ResidualBlock]:
 
 
 def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
-    """Return the structure of the network in which nothing is added to what goes round these blocks.
+    """Return the structure of the network without the sums that these blocks add.
 
-    Groups keep their names, but those that are in the blocks alone are gone. `narrow` makes its model.
+    Groups keep their names, except for groups inside the blocks alone, which are gone. `narrow` makes its
+    model.
     """
     graph = structure.graph.without({block.output: block.skip for block in blocks})
     groups = {}
@@ -73,7 +74,7 @@ def without_blocks(structure: Structure, names: Collection[str]) -> Structure:
 def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:
     """Return the block between a tensor and what is added to it, if it is one.
 
-    A sum that is an output stays: outputs are called after what makes them.
+    A sum that is an output stays: outputs are named after the layers that make them.
     """
     if total.output in graph.outputs:
         return None

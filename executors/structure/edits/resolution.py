@@ -25,7 +25,7 @@ _EXAMPLES: Final = 2
 
 
 def resolution(graph: Graph) -> float:
-    """Return the height of what a network looks at over that of its images; 1 where it has none."""
+    """Return the height of the images that a network sees over that of its inputs; 1 where it has none."""
     image = _image(graph)
     if image is None or (first := _resizing(graph, image)) is None:
         return 1.0

@@ -1,4 +1,4 @@
-"""Dividing a model into first layers that several networks share, and what each does by itself (paper 6)."""
+"""Dividing a model into first layers shared by several networks, and the rest of each (paper 6)."""
 
 import dataclasses
 from collections.abc import Collection, Iterator
@@ -32,7 +32,7 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
 
 
 def blocks(graph: Graph) -> list[list[str]]:
-    """Return the layers with weights between places where all goes through one tensor, from the inputs on."""
+    """Return the layers with weights between tensors that everything passes through, from the inputs on."""
     groups = []
     for first, last in pairwise([0, *_ends(graph), len(graph.nodes)]):
         names = dict.fromkeys(node.name for node in graph.nodes[first:last])
@@ -64,7 +64,7 @@ def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
 
 
 def _ends(graph: Graph) -> Iterator[int]:
-    """Return how many of the first calls can be a base: one tensor of what they learn goes on to the rest."""
+    """Return the number of first calls that can be a base: a single learned tensor goes on to the rest."""
     learned: set[int] = set()
     for node in graph.nodes:
         if graph.variables[node.name] or not learned.isdisjoint(node.inputs):

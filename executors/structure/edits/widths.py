@@ -138,7 +138,7 @@ def averaged_groups(structure: Structure) -> set[str]:
 
 
 def _cut(structure: Structure, keep: Keep, weights: Weights) -> None:
-    """Cut what belongs to the units that do not stay out of arrays of the model's shapes."""
+    """Cut the units that do not stay out of arrays with the model's shapes."""
     for (layer, weight, axis), slots in _slots_by_axis(structure).items():
         cut = [slot.positions[~keep[group]].ravel() for group, slot in slots if group in keep]
         if cut:
@@ -200,7 +200,7 @@ def _is_first(origins: Ids) -> npt.NDArray[np.bool_]:
 
 
 def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Generator) -> None:
-    """Change the kernels that make some units at random, half of it being what it was, at the same scale.
+    """Change at random, by half and at the same scale, the kernels that make some units.
 
     Args:
         weights: The weights of the wider model, changed in place.

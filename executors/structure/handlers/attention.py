@@ -70,7 +70,7 @@ class MultiHeadAttention(LayerHandler):
         ]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set heads, the values' width, and the output's channels, no longer those of the query."""
+        """Set heads, the values' width, and the output's channels, which are no longer the query's."""
         heads, value_dim, _ = weights[-2 if layer.use_bias else -1]
         return {**layer.get_config(), "num_heads": heads, "value_dim": value_dim, "output_shape": [channels]}
 

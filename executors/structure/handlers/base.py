@@ -37,7 +37,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Product:
-    """A kernel that sums over the channels of an input as they are.
+    """A kernel that sums over the channels of an input directly.
 
     Attributes:
         input: Index of the tensor among those that the call reads.
@@ -68,7 +68,7 @@ class Product:
 
 
 class LayerHandler(ABC):
-    """Knows one family of layers: how channels run through it, how it shrinks, what it costs.
+    """Handles one family of layers: the flow of channels through it, its narrow form, its costs.
 
     Handlers keep no state. Channels are the last axis of every tensor (`channels_last`).
 

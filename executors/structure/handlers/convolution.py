@@ -147,7 +147,7 @@ class DepthwiseConvolution(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count those of a grouped convolution with one group for each input channel."""
+        """Count a grouped convolution with one group for each input channel."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         return multiply_adds(c_in, c_in * multiplier, prod(kernel), positions(output), groups=c_in)
 

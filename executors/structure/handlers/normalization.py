@@ -1,4 +1,4 @@
-"""Normalisations and rescaling: channels pass through, each with values of its own."""
+"""Normalisations and rescaling: channels pass through, each with its own values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +47,7 @@ class BatchNormalization(LayerHandler):
 
 @register(layers.LayerNormalization, layers.RMSNormalization)
 class LayerNormalization(BatchNormalization):
-    """Its statistics are those of the channels that are left; a single one less its mean is nothing.
+    """Its statistics are over the remaining channels; a single channel minus its mean would be 0.
 
     LiteRT aborts the process on such a nothing in int8: its scale is 0.
     """
@@ -58,7 +58,7 @@ class LayerNormalization(BatchNormalization):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return mean and variance over the channels, then what is made of them: about nine passes."""
+        """Return mean and variance over the channels, then the normalisation: about nine passes."""
         return (over(OperatorKind.ADD, output, times=9),)
 
 

@@ -102,7 +102,7 @@ class Einsum(KeepsChannels):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Return the product of all sizes that the subscripts name, but for the batch."""
+        """Return the product of all sizes named in the subscripts, except for the batch."""
         terms = node.layer.subscripts.partition("->")[0].split(",")
         if "." in node.layer.subscripts:
             raise UnsupportedLayerError(f"{node.name!r} has an ellipsis in its subscripts; name every axis")
@@ -213,7 +213,7 @@ class Squeeze(PassesLastAxis):
     """Without some axes of size 1."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Check that it is not the last that goes."""
+        """Check that the last axis is not removed."""
         axes = _axes(node.layer.axis)
         before = rank + len(axes)
         return bool(axes) and all(axis % before != before - 1 for axis in axes)

@@ -85,7 +85,7 @@ _FIRST_OPERATORS = 10
 
 
 def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-    """Return the operators of all steps: an unrolled layer has those of a step once for each."""
+    """Return the operators of all steps: an unrolled layer repeats a step's operators."""
     of_step = _STEP_OPERATORS[_gates(kernels)]
     return _FIRST_OPERATORS + (inputs[0][1] or 0) * of_step if of_step else 0
 
@@ -95,7 +95,7 @@ class Recurrent(LayerHandler):
     """One cell that is called step after step. Unrolled: LiteRT has no loop over steps for free batches."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Sum over the input's channels and over those of the step before, make the output's."""
+        """Sum over the channels of the input and of the previous step, and make the output's."""
         return _couple_cell(node, node.layer.cell, _sequence(node, inputs, space), space)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
@@ -105,17 +105,17 @@ class Recurrent(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count those of the cell, at every step."""
+        """Count the cell's multiply-adds, at every step."""
         return _products(weights[:2], inputs)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Count those of the cell, at every step."""
+        """Count the cell's operations, at every step."""
         return _steps(weights[:2], inputs)
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Count those of the cell, at every step."""
+        """Count the cell's operators, at every step."""
         return _operators(weights[:2], inputs)
 
 
@@ -144,18 +144,18 @@ class Bidirectional(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count those of both cells, at every step."""
+        """Count both cells' multiply-adds, at every step."""
         second = len(weights) // 2
         return _products([*weights[:2], *weights[second : second + 2]], inputs)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Count those of both cells, at every step."""
+        """Count both cells' operations, at every step."""
         second = len(weights) // 2
         joined = (over(OperatorKind.COPY, output),)
         return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Count those of both cells; with their long names seven are as large as eight of one cell."""
+        """Count both cells' operators; with their long names seven are as large as eight of one cell."""
         return 2 * _operators(weights[:2], inputs) * 8 // 7

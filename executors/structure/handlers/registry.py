@@ -24,15 +24,15 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
 
 
 def is_leaf(layer: keras.layers.Layer) -> bool:
-    """Check whether a layer is treated as it is: one with a handler, or Keras's own, which then needs one.
+    """Check whether a layer is handled as a whole: it has a handler, or it is Keras's own and needs one.
 
-    Any other is made of such layers, or cannot be treated.
+    Any other layer is made of such layers, or cannot be treated.
     """
     return _known_handler(layer) is not None or is_keras_own(layer)
 
 
 def _known_handler(layer: keras.layers.Layer) -> LayerHandler | None:
-    """Return a layer's handler, or None; import those of KerasHub, which takes seconds, when it is in use."""
+    """Return a layer's handler, or None; import KerasHub's when it is in use, which takes seconds."""
     if type(layer) not in HANDLERS and type(layer).__module__.startswith("keras_hub."):
         from executors.structure.handlers import hub  # noqa: F401, PLC0415 (it registers its handlers)
     return HANDLERS.get(type(layer))

@@ -63,7 +63,7 @@ class Reshape(LayerHandler):
         return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on, repeat them, tie those of a block, or keep them all."""
+        """Pass the channels on, repeat them, tie the channels of a block, or keep them all."""
         if len(output) == 1:
             space.fix(inputs[0])
             return space.fixed(0)

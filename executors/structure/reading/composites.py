@@ -66,7 +66,7 @@ def subclassed(model: keras.Model) -> keras.Model:
 def masked(model: keras.Model, masks: Sequence[keras.KerasTensor | None]) -> keras.Model:
     """Return a functional model as it computes on tensors that have masks, which are its further inputs.
 
-    Masks go with the tensors into a nested model; those that it was made on have none.
+    Masks go with the tensors into a nested model; the tensors that it was made on have none.
     """
     inputs = [_input_like(tensor) for tensor in model.inputs]
     mask_inputs = [None if mask is None else _input_like(mask) for mask in masks]

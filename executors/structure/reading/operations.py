@@ -50,7 +50,7 @@ _OF_LAST_AXIS = (
 
 
 def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """Return the call of a layer that computes what the call of an operation does; any other call as it is.
+    """Return the call of a layer that computes what the call of an operation does; any other call unchanged.
 
     Operations have neither handlers nor the options of layers. Those without an equivalent layer, and layers
     at each step of a sequence that cannot take a whole one, are left for the handlers to refuse.

@@ -51,7 +51,7 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
 
 
 def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[Node]:
-    """Return the calls that the outputs need, each after those that it reads, branch by branch.
+    """Return the calls that the outputs need, each after the calls that it reads, branch by branch.
 
     The order follows from the connections alone, so that a graph and its copy are in the same order.
     """
@@ -174,7 +174,7 @@ def _functional(model: keras.Model) -> keras.Model:
 def _output_specs(
     operation: Any, args: Any, kwargs: Any, shapes: list[Shape], dtypes: list[str]
 ) -> list[keras.KerasTensor]:
-    """Return shapes and types of what a call returns, found without running it."""
+    """Return shapes and types of a call's results, found without running it."""
 
     def symbolic(ref: TensorRef) -> keras.KerasTensor:
         return keras.KerasTensor(shapes[ref.index], dtypes[ref.index])
@@ -186,7 +186,7 @@ def _output_specs(
 
 
 def copied(model: keras.Model) -> keras.Model:
-    """Return a network of its own with the same weights."""
+    """Return an independent copy of a network with the same weights."""
     copy = keras.models.clone_model(model)
     for layer, source in zip(copy.layers, model.layers, strict=True):
         set_weights(layer, source.get_weights())
@@ -199,6 +199,6 @@ def calls(model: keras.Model) -> Counter[str]:
 
 
 def tensors(model: keras.Model) -> Iterator[keras.KerasTensor]:
-    """Yield the tensors that a flat model is given, and those that its calls write."""
+    """Yield the inputs of a flat model, and the outputs of its calls."""
     for call in keras_internals.calls(model):
         yield from call.output_tensors

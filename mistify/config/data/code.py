@@ -34,7 +34,7 @@ def named_in_file(text: object) -> tuple[str, str] | None:
 
 
 def with_code_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name in `code`.
+    """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name.
 
     Raises:
         ValidationError: Two files have the same name, or one has the name of a metric of Mistify's own.

@@ -20,7 +20,7 @@ _ERROR: Final = "_error"
 class Metric(StrEnum):
     """A metric by its name in a config. All but `mse` and `mae` are shares, the higher the better.
 
-    A goal's `accuracy` is what the metric has to reach: a lower limit of a share, an upper one of an error.
+    A goal's `accuracy` is the figure to reach: a lower limit of a share, an upper one of an error.
 
     - `accuracy`: the share of right answers.
     - `agreement`: the same where the right answers are unknown: the share of answers that are the source's.
@@ -76,7 +76,7 @@ class Metric(StrEnum):
 
     @property
     def without_labels(self) -> "Metric":
-        """The metric that says the same where the source's answers stand for labels."""
+        """The equivalent metric where the source's answers replace labels."""
         return Metric.AGREEMENT if self is Metric.ACCURACY else self
 
     @property
@@ -113,7 +113,7 @@ class Metric(StrEnum):
         return max(figures) if self.is_share else min(figures)
 
     def lost(self, figure: float, reference: float) -> float:
-        """Return the share of a reference by which a figure is worse; below 0 where it is better."""
+        """Return the share of a reference by which a figure is worse; negative where it is better."""
         less, more = (figure, reference) if self.is_share else (reference, figure)
         return 1 - less / more if more else 0.0
 

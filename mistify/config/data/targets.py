@@ -1,4 +1,4 @@
-"""Targets of goals: what a network and its outputs have to reach, and whether their scores do."""
+"""Targets of goals: the figures that a network and its outputs have to reach, and the check of scores."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Scores:
     outputs: tuple[OutputScore, ...] = ()
 
     def of(self, output: str, metric: Metric) -> float | None:
-        """Return the score of an output, or with `OVERALL` that of the network; None if there is none."""
+        """Return the score of an output, or for `OVERALL` of the network; None if there is none."""
         if output == OVERALL:
             return self.overall
         own = (score.value for score in self.outputs if (score.output, score.metric) == (output, metric))

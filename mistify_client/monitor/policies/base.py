@@ -122,7 +122,7 @@ def _load(point: EntryPoint) -> type[Policy]:
 
 
 def _try(policy: Policy, point: EntryPoint) -> None:
-    """Let a policy decide once, so that one for another version of Mistify is refused at once."""
+    """Let a policy decide once, so that one written for another version of Mistify is refused at once."""
     options = (Option("branch 0", 1.0, 0.5), Option("branch 1", 2.0, 0.6))
     reading = SensorReading()
     try:

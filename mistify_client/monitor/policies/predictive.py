@@ -140,7 +140,7 @@ class _Predictions:
 
 
 def _cpu_lost(situation: Situation) -> float:
-    """Return the factor by which inferences may have slowed down since the last measurement, at least 1.
+    """Return the factor by which inferences may have slowed down since the last measurement; at least 1.
 
     While there are no inferences, the free processor time, now and then, is the only hint. It is good enough
     to predict higher latencies, but too rough to predict lower ones.

@@ -111,7 +111,7 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
 def compute_outputs(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:
     """Run the default branch on examples, one at a time, and return its dequantized outputs.
 
-    A batch of all examples would need memory that a device beside an app does not have to spare.
+    A batch of all examples would need more memory than a device can spare beside an app.
 
     Args:
         network: The network to run.

@@ -1,4 +1,4 @@
-"""Targets of a package on its device: those of the config, and those set while the daemon runs."""
+"""Targets of a package on its device: those of the config, overridden while the daemon runs."""
 
 import json
 from collections.abc import Mapping, Sequence

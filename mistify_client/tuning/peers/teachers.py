@@ -18,7 +18,7 @@ _JUDGED: Final = 2_000
 
 
 class Gathered(NamedTuple):
-    """Peers that teach, by the keys of their outputs, and a line for each of the others that says why not."""
+    """Peers that teach, by the keys of their outputs, and for each of the others a line with the reason."""
 
     teachers: tuple[str, ...]
     notes: tuple[str, ...]

@@ -121,7 +121,7 @@ def interval_of(
     degrees: float,
     tested: int | None,
 ) -> Interval:
-    """Return the figure of a network, as it is counted on the test data.
+    """Return the figure of a network, counted on the test data.
 
     Args:
         source: The source that the network is adapted from.
@@ -148,7 +148,7 @@ def interval_of(
 
 
 def _counted(metric: Metric, figures: Floats, examples: int, random: np.random.Generator) -> Floats:
-    """Return figures as they are counted on so many examples, [draws]."""
+    """Return figures counted on so many examples, [draws]."""
     if metric.is_share:
         return random.binomial(examples, figures) / examples
     return figures * random.chisquare(examples, _DRAWS) / examples

@@ -208,7 +208,7 @@ def _best(expected: Sequence[_Expected]) -> _Expected:
 
 
 def _better(together: Sequence[_Expected], others: Sequence[_Expected]) -> bool:
-    """Check whether an algorithm is better on several edges than what was chosen for each."""
+    """Check whether an algorithm is better on several edges than the chosen ones."""
     more = fmean(one.lost.mean for one in together) - fmean(one.lost.mean for one in others)
     faster = sum(one.time for one in together) < sum(one.time for one in others)
     return more < -_TOLERANCE or (more <= _TOLERANCE and faster)

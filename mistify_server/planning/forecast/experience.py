@@ -1,4 +1,4 @@
-"""Predictions of what edges lose and how long they take.
+"""Predictions of the losses and times of edges.
 
 A Gaussian process (`kernel`) predicts losses from the edges that a store has seen; benchmark figures are its
 mean before there are any. A source that was trained badly gains by mere training, which says nothing about
@@ -44,7 +44,7 @@ _LATEST: Final = 20
 
 
 class Experience:
-    """Predicts edges from those of a store.
+    """Predicts edges from those in a store.
 
     Args:
         records: Records of the store's edges, the oldest first.
@@ -86,7 +86,7 @@ class Experience:
         return Experience(own, self._candidates)
 
     def lost(self, cases: Sequence[Case]) -> list[Estimate]:
-        """Predict what edges lose: shares of what the source reaches.
+        """Predict the losses of edges, as shares of the source's figure.
 
         The deviation is that of the process, scaled by the real errors when each record is predicted by the
         others: records of the same model and data, or all records if these are few.
@@ -113,7 +113,7 @@ class Experience:
         return self._count(subject) > 0
 
     def degrees(self, subject: str) -> float:
-        """Return the degrees of freedom of what edges lose: the more of them were seen, the more."""
+        """Return the degrees of freedom of the losses of edges, which grow with the number of records."""
         return _DEGREES + self._count(subject)
 
     def source(self, subject: str, source_steps: int) -> float | None:
@@ -171,7 +171,7 @@ class Experience:
         )
 
     def _group(self, subject: str) -> int:
-        """Return the group of a subject: one of its own if it is undertrained, else that of all others."""
+        """Return the group of a subject: its own if it is undertrained, otherwise the group of all others."""
         return self._code((), subject if subject in self._undertrained else "")
 
     def _codes_of(self, names: tuple[str, ...], cases: Sequence[Case]) -> list[int]:

@@ -51,7 +51,7 @@ _PACKAGING: Final = 1.0
 
 
 class _SourceForecast(NamedTuple):
-    """A forecast of the tuned source by one metric, of one of its outputs or `OVERALL`, with its basis."""
+    """A forecast of the tuned source by one metric, for one output or `OVERALL`, with its basis."""
 
     output: str
     metric: Metric
@@ -134,7 +134,7 @@ class Forecast:
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
-        """Return the nodes, each with an algorithm and what it is expected to lose."""
+        """Return the nodes, each with an algorithm and its expected loss."""
         of = {name: [node for node in self.plan.nodes if node.algorithm == name] for name in prepared or ()}
         most = {
             name: max((self._edge(node).halvings for node in own), default=0.0) for name, own in of.items()
@@ -397,7 +397,7 @@ def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
 
 
 def _branches(goal: Goal) -> int:
-    """Return how many networks are adapted for a goal's package beside the goal's own."""
+    """Return the number of networks adapted for a goal's package in addition to the goal's own."""
     if goal.branches is None:
         return 0
     # Where a branch is larger than the goal's own network, that is no branch of it.

@@ -1,4 +1,4 @@
-"""The kernel of the Gaussian process that predicts what edges lose.
+"""The kernel of the Gaussian process that predicts the losses of edges.
 
 An edge i, which halves the source's multiply-adds h_i times in n_i training steps, loses a share y_i of the
 source's figure:

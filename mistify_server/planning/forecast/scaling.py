@@ -52,7 +52,7 @@ class CostScaling:
         return [dict(zip(self._logs, costs, strict=True)) for costs in zip(*by_axis, strict=True)]
 
     def completed(self, costs: Costs) -> dict[str, float]:
-        """Return the costs of a network on all axes; missing ones are those of its multiply-adds."""
+        """Return the costs of a network on all axes; missing ones follow from its multiply-adds."""
         return {**self.costs(self.within({FLOPS: costs[FLOPS]})), **costs}
 
     def halvings(self, costs: Costs) -> float:

@@ -10,7 +10,7 @@ from mistify_server.tasks.sources import DataSource
 
 
 def expected_to_reach(targets: Iterable[Target], figures: Mapping[tuple[str, Metric], float]) -> bool:
-    """Check whether figures, by output and metric, reach all targets that are about one of them."""
+    """Check whether figures, by output and metric, reach all targets that apply to one of them."""
     return all(
         target.metric.reaches(figures[target.output, target.metric], target.value)
         for target in targets

@@ -1,4 +1,4 @@
-"""Look up what a config names, without a server: `python -m mistify_server.planning.lookup --store DIR`.
+"""Look up the names in a config, without a server: `python -m mistify_server.planning.lookup --store DIR`.
 
 It reads the config from standard input, and writes all problems as a JSON list to standard output.
 """

@@ -28,7 +28,7 @@ class PathKind(Enum):
 class DataRoots:
     """Directories below which models and data lie, with every symbolic link resolved.
 
-    `uploads` are what callers have sent; None where there are no uploads.
+    `uploads` are files that callers have sent; None where there are no uploads.
     """
 
     roots: tuple[Path, ...]

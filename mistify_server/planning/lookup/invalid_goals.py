@@ -58,7 +58,7 @@ def _without(value: dict[str, Any], places: Iterable[tuple[int | str, ...]]) -> 
 
 
 def _remove(value: Any, place: tuple[int | str, ...]) -> None:
-    """Remove what stands at a place, or nearest to it."""
+    """Remove the value at a place, or the nearest one."""
     *path, last = place or ("",)
     for key in path:
         inner = value.get(key) if isinstance(value, dict) else None

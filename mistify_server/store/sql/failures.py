@@ -32,7 +32,7 @@ _ADVICE = {
 
 @contextmanager
 def translated(store: Path) -> Iterator[None]:
-    """Raise failures of the disk as what the operator has to do, and failures of the program as they are.
+    """Raise failures of the disk with advice for the operator, and failures of the program unchanged.
 
     Raises:
         MistifyError: UNAVAILABLE or STORE_VERSION, by what SQLite says.

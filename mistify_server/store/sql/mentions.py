@@ -9,7 +9,7 @@ _DIGEST: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 class Mentions:
-    """Finds the digests in rows; in those that have not changed since the last time they are known."""
+    """Finds the digests in rows, remembering those of rows that have not changed since the last time."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, frozenset[str]] = {}

@@ -28,7 +28,7 @@ class MetaRow(Table):
 
 
 class ModelRow(Table):
-    """A name of the model repository; `key` is the name whatever their case."""
+    """A name of the model repository; `key` is the name without case."""
 
     __tablename__ = "models"
     key: Mapped[str] = mapped_column(primary_key=True)

@@ -22,9 +22,9 @@ class Cost:
 
 
 def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -> list[Cost]:
-    """Return the costs of a goal's package that the cost model knows, then what was measured.
+    """Return the costs of a goal's package by the cost model, then the measured ones.
 
-    For a goal without a package they are those that it limits.
+    For a goal without a package they are the limited costs.
 
     Args:
         source: None while it is unknown.

@@ -1,4 +1,4 @@
-"""The goals of a job as a table: what each package costs and reaches beside what was asked of it."""
+"""The goals of a job as a table: the costs and scores of each package beside the requested ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class GoalRows:
-    """The rows of a goal: that of its package, then those of its outputs and branches."""
+    """The rows of a goal: its package's, then those of its outputs and branches."""
 
     goal: Goal
     package: Row

@@ -36,7 +36,7 @@ class ShownLayers:
 
 
 def shown_layers(table: LayerTable) -> ShownLayers:
-    """Return the layers of a table as they are drawn."""
+    """Return the layers of a table in the form in which they are drawn."""
     pairs = [(layer, layer.before or _NOTHING, layer.after or _NOTHING) for layer in table.layers]
     figures = [figure for _, before, after in pairs for figure in (before, after)]
     most = LayerFigures(

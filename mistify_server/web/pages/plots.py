@@ -21,7 +21,7 @@ def plotly_script() -> Path:
 
 
 def plots_of(job: Job) -> list[dict[str, Any]]:
-    """Return a plot for each trade-off of a job, with what Plotly draws and the limits."""
+    """Return a plot for each trade-off of a job, with the data for Plotly and the limits."""
     return [
         {
             "title": trade_off.title,

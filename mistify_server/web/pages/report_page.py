@@ -25,7 +25,7 @@ def _now() -> datetime:
 
 
 def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
-    """Return a job with all its goals as a page of HTML that needs nothing from elsewhere.
+    """Return a job with all its goals as a self-contained page of HTML.
 
     Where there is nothing to plot it comes without the library that draws plots, which is most of its size.
     """

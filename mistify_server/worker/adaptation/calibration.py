@@ -1,4 +1,4 @@
-"""Profiles of this machine, calibrated by what LiteRT takes for a source (paper 4.1)."""
+"""Profiles of this machine, calibrated by a source's latency in LiteRT (paper 4.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

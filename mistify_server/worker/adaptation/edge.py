@@ -228,7 +228,7 @@ def _adapt_by_measurement(
     measure: LatencyMeter,
     steps: int,
 ) -> tuple[int, str]:
-    """Adapt as `_adapt` does, with profiles corrected by what networks take in LiteRT.
+    """Adapt as `_adapt` does, with profiles corrected by networks' latencies in LiteRT.
 
     If the executor knows the final architecture beforehand, it plans one that makes the most of the limits.
     If the adapted network takes longer than the profiles predict, they are corrected again, and the network
@@ -273,7 +273,7 @@ def _planned_by_measurement(
     readings: list[LatencyReading],
     measure: LatencyMeter,
 ) -> Profiles | None:
-    """Return the profiles by which an executor plans the architecture that makes the most of the limits.
+    """Return the profiles with which an executor plans the architecture that makes the most of the limits.
 
     Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
     in LiteRT. Profiles are wrong by some per cent, differently for each architecture, so a plan's own

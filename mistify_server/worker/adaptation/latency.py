@@ -1,4 +1,4 @@
-"""Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
+"""Latency by measurement: profiles corrected by a network's latency in LiteRT (paper 4.1)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def latencies(
 
 
 def few_examples(model: keras.Model, train: Dataset, precisions: Iterable[Quantization]) -> Examples | None:
-    """Return a few training examples by input; what a network takes in LiteRT does not depend on them.
+    """Return a few training examples by input; latencies in LiteRT do not depend on them.
 
     Args:
         precisions: Precisions of the conversions; where none is of integers, nothing is returned.

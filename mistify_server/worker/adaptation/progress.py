@@ -1,4 +1,4 @@
-"""Progress of edges and sources, as it is reported to the server."""
+"""Progress of edges and sources, reported to the server."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from mistify_server.tasks.messages import OnProgress
 
 
 def reporter(on_progress: OnProgress, metric: Metric, budget: Budget = MappingProxyType({})) -> OnProgress:
-    """Return a function that reports progress with what does not change while a task is done.
+    """Return a function that reports progress, with the values that stay the same during a task.
 
     Args:
         on_progress: Receives the progress.

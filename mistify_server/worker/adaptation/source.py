@@ -28,7 +28,7 @@ FLIPS: Final = Augmentation(flip=True)
 def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> bool:
     """Check whether images are to be flipped where a config leaves that open: the source does not mind.
 
-    Generated inputs are made from what the source knows of them as they are.
+    Generated inputs come from the source's knowledge of unflipped images.
 
     Args:
         data: Training and validation data as in the config.

@@ -59,7 +59,7 @@ class UnchangedSources:
         )
 
     def adapt(self, task: AdaptTask) -> AdaptResult:
-        """Return the source for a goal, with what it costs and scores."""
+        """Return the source for a goal, with its costs and scores."""
         costs = costs_of(network_cost(self._converted(task.parent)), task.recipe.profiles)
         measured = self._measured(task.parent, task.recipe.data)
         return AdaptResult(

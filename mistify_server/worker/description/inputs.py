@@ -41,7 +41,7 @@ def preparation_of(
 
 
 def vocabularies_of(preparation: Mapping[str, Preparation], problems: ProblemCollector) -> dict[str, Path]:
-    """Return the vocabularies of inputs by their names in the package: those that the files have.
+    """Return the vocabularies of inputs by their names in the package: the names of the files.
 
     Args:
         preparation: Input -> preparation with the path of its vocabulary.

@@ -94,9 +94,9 @@ def with_measurements(
 def sampled_scores(
     evaluation: Evaluation, sample: Dataset, setup: TrainingSetup
 ) -> tuple[float | None, tuple[OutputScore, ...]]:
-    """Return the score of a network on a sample, and that of each output, without those that are unknown.
+    """Return the score of a network on a sample, and each output's, without unknown ones.
 
-    A sample may lack what a metric takes, such as examples of two classes.
+    A sample may lack examples that a metric needs, such as those of two classes.
     """
     scores, _ = evaluation.judge(sample, setup.metric, setup.settings.metrics)
     overall = scores.overall if isfinite(scores.overall) else None

@@ -127,7 +127,7 @@ class SourceInspector:
         )
 
     def _profiles(self, task: InspectTask, model: keras.Model, data: _Data | None) -> Profiles:
-        """Return the task's hardware, with this machine as it is: the source is measured on it."""
+        """Return the task's hardware, with this machine's present profile: the source is measured on it."""
         profiles = task.recipe.profiles
         if data is None or "host" not in task.measures:
             return calibrated(profiles, model)

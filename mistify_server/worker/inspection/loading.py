@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
 
 
 class InspectedData:
-    """The data of a config, with problems of whatever cannot be used.
+    """The data of a config, with problems of unusable parts.
 
     Args:
         cache: Loads the data.
@@ -93,7 +93,7 @@ class InspectedData:
         return Loaded(*learned, test)
 
     def checked_metric(self, loaded: Loaded, objectives: Mapping[str, OutputObjective]) -> Metric:
-        """Return the metric by which networks are compared, and check it and those of the outputs."""
+        """Return the metric that compares networks, after checking it and the outputs' metrics."""
         problems, settings = self._problems, self._data.settings
         default = default_metric(objectives, loaded.train.targets)
         metric = settings.metric or (default if self._data.labelled else default.without_labels)

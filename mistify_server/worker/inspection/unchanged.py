@@ -1,4 +1,4 @@
-"""Inspection of a source that cannot be edited: what it costs is read off the network that it converts to."""
+"""Inspection of a source that cannot be edited: its costs are read off the network that it converts to."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -71,7 +71,7 @@ def inspect_unchanged(
 def _inspect_data(
     cache: SourceCache, problems: ProblemCollector, data: DataSource, source: SourceModel, outputs: Outputs
 ) -> tuple[Metric, Mapping[str, Metric], InspectedData] | None:
-    """Return the metric to compare networks by, those of outputs, and the data; add problems."""
+    """Return the metric that compares networks, the outputs' metrics, and the data; add problems."""
     inspected = InspectedData(cache, problems, data, source.signature, outputs)
     loaded = inspected.load()
     if loaded is None:

@@ -28,7 +28,7 @@ class Package:
 def assemble(
     conversion: Conversion, task: PackageTask, objectives: Mapping[str, OutputObjective], held_out: HeldOut
 ) -> Package:
-    """Measure what was converted, and return it as a package.
+    """Measure converted networks, and return them as a package.
 
     Args:
         conversion: The networks of the package.

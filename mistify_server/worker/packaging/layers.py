@@ -1,4 +1,4 @@
-"""The layers of a goal's network beside those of the source: what was cut, and where costs and time are."""
+"""The layers of a goal's network beside those of the source: the cuts, and the places of costs and time."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -50,7 +50,7 @@ def layer_table(source: Structure, network: Structure, profile: HardwareProfile)
 
 
 def _figures(structure: Structure, profile: HardwareProfile) -> dict[str, LayerFigures]:
-    """Return the figures of the layers that do work in LiteRT, those of the others included, in order."""
+    """Return the figures of the layers that do work in LiteRT, including the others' work, in order."""
     network = structure.network()
     widths = {node.name: int(structure.graph.shapes[node.output][-1] or 0) for node in structure.graph.nodes}
     rests: dict[int, str] = {}
@@ -73,7 +73,7 @@ def _figures(structure: Structure, profile: HardwareProfile) -> dict[str, LayerF
 
 
 def _milliseconds(layer: LayerCost, network: NetworkCost, profile: HardwareProfile) -> float:
-    """Return the predicted time of a layer by itself, without what every inference takes."""
+    """Return the predicted time of a layer, without the constant time of an inference."""
     alone, nothing = (replace(network, layers=those, inputs=(), outputs=()) for those in ((layer,), ()))
     return max(0.0, profile.latency_ms(alone) - profile.latency_ms(nothing))
 

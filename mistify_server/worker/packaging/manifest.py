@@ -1,4 +1,4 @@
-"""The manifest of a package: its goal, and what was measured of it."""
+"""The manifest of a package: its goal, and its measurements."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

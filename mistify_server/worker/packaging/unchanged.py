@@ -1,4 +1,4 @@
-"""Packages of sources that cannot be edited: converted as they are, at the precision that is asked for."""
+"""Packages of sources that cannot be edited: converted unchanged, at the requested precision."""
 
 from functools import partial
 

@@ -32,7 +32,7 @@ def version_rows() -> list[tuple[str, str]]:
 
 
 def is_outdated(path: Path) -> bool:
-    """Check whether a database has to be migrated; one that does not exist yet has not.
+    """Check whether a database has to be migrated; a missing one has not.
 
     Raises:
         MistifyError: STORE_VERSION, a newer Mistify wrote it, or one that is too old; UNAVAILABLE, it cannot
@@ -49,7 +49,7 @@ def is_outdated(path: Path) -> bool:
 
 
 def migrate(path: Path) -> None:
-    """Bring a database to the current schema by all steps that it lacks, or leave it as it is.
+    """Bring a database to the current schema by all missing steps, or leave it unchanged.
 
     Before the first step a copy is saved beside it, named after the old version. Nothing happens to a
     database of the current schema, or to one that does not exist.
@@ -105,7 +105,7 @@ def make_shrinkable(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a database for transactions that begin and end where the caller says."""
+    """Open a database whose transactions the caller begins and ends."""
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
 
 
@@ -117,7 +117,7 @@ def _meta(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _keep_copy(path: Path, version: int) -> Path:
-    """Copy a database, as it is without the open transaction, and return the path of the copy."""
+    """Copy a database, without the open transaction, and return the path of the copy."""
     copy = path.with_name(f"{path.name}.v{version}")
     with closing(_connect(path)) as source:
         write_bytes(copy, source.serialize(), durable=True, private=True)

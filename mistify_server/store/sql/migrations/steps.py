@@ -126,9 +126,9 @@ def tell_validation_from_test_data(connection: Connection) -> None:
 
 
 def name_targets(connection: Connection) -> None:
-    """Give each target of a goal the output and the metric that it is of: so far all outputs, and the goal's.
+    """Give each target of a goal its output and metric: so far all outputs, and the goal's metric.
 
-    Nothing says what the outputs of earlier checkpoints and sources scored.
+    The output scores of earlier checkpoints and sources are unknown.
     """
     connection.execute("ALTER TABLE checkpoints ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
     connection.execute("ALTER TABLE goals ADD COLUMN targets JSON NOT NULL DEFAULT '[]'")
@@ -150,7 +150,7 @@ def name_targets(connection: Connection) -> None:
 
 
 def add_fleet(connection: Connection) -> None:
-    """Make the table of what devices report."""
+    """Make the table of device reports."""
     connection.execute(
         "CREATE TABLE fleet (name VARCHAR NOT NULL, status JSON NOT NULL, seen_unix_ms INTEGER NOT NULL, "
         "PRIMARY KEY (name))"
@@ -159,7 +159,7 @@ def add_fleet(connection: Connection) -> None:
 
 
 def add_details(connection: Connection) -> None:
-    """Make the tables of layers and curves; nothing is known of those of earlier goals."""
+    """Make the tables of layers and curves; those of earlier goals are unknown."""
     of_goal = "FOREIGN KEY(job_id, goal_id) REFERENCES goals (job_id, id)"
     connection.execute(
         "CREATE TABLE layers (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, layers JSON NOT NULL, "
@@ -177,7 +177,7 @@ def add_details(connection: Connection) -> None:
 
 
 def prepare_by_itself(connection: Connection) -> None:
-    """Move what algorithms have prepared from roots to a column, and say by distance what preparing takes.
+    """Move preparations of algorithms from roots to a column, and record by distance how long they take.
 
     The number of their steps is unknown. Only ChamNet and nested networks have prepared anything; the time of
     the latter was never predicted.
@@ -213,7 +213,7 @@ def prepare_by_itself(connection: Connection) -> None:
 
 
 def know_scores_of_outputs(connection: Connection) -> None:
-    """Add the scores of sources' outputs, which nothing says of earlier jobs, and that oneDNN was used."""
+    """Add the scores of sources' outputs, which are unknown for earlier jobs, and that oneDNN was used."""
 
     def change_root(root: dict[str, Any]) -> None:
         root.update(teacher_scores=[], onednn=True)

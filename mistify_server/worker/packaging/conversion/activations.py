@@ -1,4 +1,4 @@
-"""The activations of a network for the examples that integers take their scales from: all have to be finite.
+"""The activations of a network for the examples that give integers their scales: all have to be finite.
 
 The converter ends the process where one is not.
 """
@@ -126,7 +126,7 @@ def _argument(tensor: Any) -> str:
 
 
 def _floats(graph: Any) -> Iterator[str]:
-    """Yield the names of the floats that a graph computes, but for what is packaged in another form."""
+    """Yield the names of the floats that a graph computes, except for parts packaged in another form."""
     for operation in graph.get_operations():
         if operation.type not in ("Const", *STABLE):
             yield from (tensor.name for tensor in operation.outputs if tensor.dtype == tf.float32)

@@ -75,7 +75,7 @@ def convert_branches(
 
 
 def _rows(branches: Branches, examples: Examples) -> Rows:
-    """Yield the examples for each branch: the converter takes scales from what runs only."""
+    """Yield the examples for each branch: the converter takes scales only from operators that run."""
     for number, network in enumerate(branches.networks):
         for row in one_by_one(typed(examples, network.model)):
             yield {**row, BRANCH_INPUT: np.array(number, np.int32)}

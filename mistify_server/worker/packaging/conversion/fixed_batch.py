@@ -1,4 +1,4 @@
-"""A signature with batch 1 fixed beside each with a free batch: accelerators do not resize.
+"""A signature with batch 1 beside each signature with a free batch: accelerators do not resize.
 
 It has a graph of its own, a copy with the weights, the operators and most of the tensors of the original one.
 Shapes that LiteRT computes at run time in the original are constants here.
@@ -82,7 +82,7 @@ def _computed_of_shapes(model: Any, graph: Any) -> set[int]:
 
 
 def _is_shape(tensor: Any) -> bool:
-    """Return whether a tensor may be a shape, or one of its sizes; larger ones are better computed."""
+    """Return whether a tensor may be a shape, or one of its sizes; larger ones are computed."""
     return tensor.type in _INTEGERS and len(() if tensor.shape is None else tensor.shape) <= 1
 
 

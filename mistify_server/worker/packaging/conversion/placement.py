@@ -149,7 +149,7 @@ def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequen
 
 
 def _scaled(weight: Array, constants: Sequence[StoredConstant]) -> Iterator[WeightPlace]:
-    """Yield the places of a weight times a number: what scaled the input of its layer is in the kernel."""
+    """Yield the places of a weight times a number: the kernel includes the scaling of its layer's input."""
     for offset, stored in constants:
         for axes in permutations(range(weight.ndim)) if weight.size == stored.size > 1 else ():
             ratios = stored / weight.transpose(axes).ravel()

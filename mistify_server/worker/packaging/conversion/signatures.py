@@ -1,4 +1,4 @@
-"""A signature for each branch of a network, by which it runs on its own (paper 6).
+"""A signature for each branch of a network, which runs the branch by itself (paper 6).
 
 Each condition on the way to a branch costs LiteRT about 3 us, whatever it passes on: the memory of a chosen
 branch is allocated again in every inference. A branch that runs by its own signature keeps its memory.
@@ -37,7 +37,7 @@ def with_branch_signatures(network: bytes) -> bytes:
 
 
 def _moved(model: Any, number: int, inputs: list[int]) -> int:
-    """Move what a graph computes into a new one with fewer inputs, and have the old one run that.
+    """Move a graph's operators into a new one with fewer inputs, and have the old one run that.
 
     Both graphs of a choice take the same inputs, so a branch may get a number that it does not use. LiteRT's
     `CompiledModel` refuses signatures that leave out an input of their graph.
@@ -84,7 +84,7 @@ def _choice(model: Any) -> int:
 
 
 def _chosen(model: Any, number: int, inputs: _Names, outputs: _Names) -> Iterator[tuple[int, _Names, _Names]]:
-    """Yield the graphs that one chooses between, with the names of their inputs and outputs.
+    """Yield the graphs that one graph chooses between, with the names of their inputs and outputs.
 
     A graph that does not choose is yielded itself.
     """

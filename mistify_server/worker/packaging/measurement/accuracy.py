@@ -45,7 +45,7 @@ def measure_accuracy(
 ) -> MeasuredAccuracy:
     """Run a package on some data, in random order, until all are done or time is up.
 
-    Where there is no figure by then, it goes on until there is.
+    If there is no figure by then, it continues until there is.
 
     Args:
         runner: The package, or one of its branches.

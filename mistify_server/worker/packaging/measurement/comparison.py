@@ -1,4 +1,4 @@
-"""The comparison of a package with what it was converted from (paper 7)."""
+"""The comparison of a package with its original (paper 7)."""
 
 import numpy as np
 

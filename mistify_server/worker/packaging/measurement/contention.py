@@ -12,7 +12,7 @@ _TOLERANCE: Final = 1.15
 
 
 class ContentionProbe:
-    """Detects competing work by how long a loop of Python takes, compared with its best time so far.
+    """Detects competing work by the time of a Python loop, compared with its best time so far.
 
     A core that runs a second thread of another program gives each of them less: on an Intel Xeon the loop
     takes 1.6 times as long then, a network of small operators 1.5 times, a network of large convolutions 1.1

@@ -42,7 +42,7 @@ def drawbacks(
     *,
     cause: str = "",
 ) -> str:
-    """Return a remark on what a package lacks against the float32 one of the same checkpoint.
+    """Return a remark on the disadvantages of a package against the float32 one of the same checkpoint.
 
     Args:
         precision: The precision of the package.

@@ -14,7 +14,7 @@ Key = TypeVar("Key")
 def latency_of(
     network: bytes, threads: int = 1, batch: int = 1, signature: str | None = None
 ) -> MeasuredLatency:
-    """Return the latency of a network; the arguments are those of `measure_latency`.
+    """Return the latency of a network; see `measure_latency` for the arguments.
 
     Raises:
         LiteRtError: LiteRT cannot run the network.

@@ -97,7 +97,7 @@ def measure_together(
 ) -> list[MeasuredLatency]:
     """Time inferences of several networks as `measure_latency` does, a burst of each in turn.
 
-    A spell of other work slows down all alike, and small networks take hardly longer than one of them.
+    A spell of other work slows down all alike, and small networks take hardly longer together than one.
 
     Args:
         inferences: Inferences of the networks, by `inference_of`.
@@ -159,7 +159,7 @@ def _to_go_on(bursts: Sequence[_Burst], probe: ContentionProbe, seconds: float, 
 
 
 def _undisturbed(bursts: Sequence[_Burst], probe: ContentionProbe) -> list[_Burst]:
-    """Return the bursts that no other work slowed down, by what the probe knows by now."""
+    """Return the bursts that no other work slowed down, as far as the probe knows."""
     return [burst for burst in bursts if not probe.slowed(burst.loop_seconds)]
 
 

@@ -1,4 +1,4 @@
-"""The measurement of a package: latency, accuracy and costs, as LiteRT runs it and as it is stored."""
+"""The measurement of a package: latency, accuracy and costs, in LiteRT and in its files."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -80,7 +80,7 @@ class PackageMeasurements:
 def measure(
     conversion: Conversion, task: PackageTask, objectives: Mapping[str, OutputObjective], held_out: HeldOut
 ) -> PackageMeasurements:
-    """Compare a package with what it was made from, and measure it.
+    """Compare a package with its original, and measure it.
 
     Args:
         conversion: The networks of the package.
@@ -185,7 +185,7 @@ def _on_pseudo_labels(data: DataSource) -> str:
 
 
 def _predictions(task: PackageTask) -> Iterator[str]:
-    """Say on what evidence limits on the latency on other hardware than this machine are judged."""
+    """Return the evidence for limits on latency on other hardware than this machine."""
     for profile in task.recipe.hardware.values():
         axis = latency_axis(profile.name)
         if axis in task.settings.budget and not is_host(profile.name):

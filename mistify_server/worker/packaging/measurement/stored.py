@@ -1,4 +1,4 @@
-"""The costs that are read off a converted network, whatever was foreseen of them (paper 4.1)."""
+"""The costs that are read off a converted network, whatever the forecast (paper 4.1)."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,7 @@ from mistify_server.worker.packaging.tflite.memory import memory_bytes
 def stored_costs(
     network: bytes, precision: Quantization, threads: int = 1, branches: Collection[str] = ()
 ) -> dict[str, float]:
-    """Return memory, size and what plug-ins measure of a file, by axis.
+    """Return memory, size and plug-ins' measures of a file, by axis.
 
     Args:
         network: A `.tflite`.

@@ -77,7 +77,7 @@ class Calls:
     def insert(
         self, reader: Any, place: int, body: GraphBody, name: str, function: Callable[..., Any]
     ) -> None:
-        """Let a node read what a function returns for the tensor that it has read.
+        """Let a node read a function's result for the tensor that it has read.
 
         Args:
             reader: A node with an attribute `T`, the type of the tensor.

@@ -24,7 +24,7 @@ _SHAPES = "_output_shapes"
 
 
 def fuse_dilations(nodes: Collection[Any]) -> None:
-    """Give dilated convolutions their dilation as an attribute, in place of the operations around them.
+    """Give dilated convolutions their dilation as an attribute, instead of the operations around them.
 
     Args:
         nodes: The nodes of a graph or a function, which are changed.

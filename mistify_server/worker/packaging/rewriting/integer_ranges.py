@@ -68,7 +68,7 @@ def _one_hot(indices: Any, depth: Any, on: Any, off: Any) -> Any:
 
 
 def _copied(x: Any, number: int) -> Any:
-    """Return a tensor as it is, by an operation that the converter neither drops nor merges with others."""
+    """Return a tensor unchanged, by an operation that the converter neither drops nor merges with others."""
     return tf.nn.leaky_relu(x, 1.0 - number * _STEP)
 
 
@@ -90,7 +90,7 @@ def _is_float(node: Any) -> bool:
 
 
 def _readers(body: GraphBody, nodes: Mapping[str, Any]) -> Counter[str]:
-    """Count by whom tensors are read, where those that only pass them on do not count."""
+    """Count the readers of tensors, without operations that only pass them on."""
     read = [tensor for node in body.nodes if node.op != "Identity" for tensor in node.input]
     return Counter(_source(tensor, nodes) for tensor in (*read, *body.returned.values()))
 

@@ -29,7 +29,7 @@ def softplus(x: Any) -> Any:
 
 
 def rsqrt(x: Any) -> Any:
-    """Return 1 / sqrt(x); of zero, that of the smallest number."""
+    """Return 1 / sqrt(x); for zero, the result for the smallest number."""
     return tf.math.rsqrt(tf.maximum(x, tf.cast(_SMALLEST, x.dtype)))
 
 

@@ -1,4 +1,4 @@
-"""Integers between the blocks of an int8 network: what one writes is what the next one reads.
+"""Integers between the blocks of an int8 network: each block reads what the one before writes.
 
 The converter gives every graph float inputs and outputs, which it quantizes and dequantizes. Between two
 blocks both operators are left out if the scales are the same except for rounding. If they differ, because a
@@ -42,7 +42,7 @@ class _Conversion:
         return self.graph.tensors[self.integers].quantization
 
     def is_near(self, quantization: Any) -> bool:
-        """Return whether a scale and zero point are those of the integers but for rounding.
+        """Return whether a scale and zero point equal those of the integers, except for rounding.
 
         The answer is no if an output has the values of the graph's input, which is settled already: operators
         such as concatenations and poolings may need them to be equal.
@@ -82,7 +82,7 @@ class _Conversion:
 
 
 def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) -> None:
-    """Let the graphs of a network pass each other int8 in place of floats, if all of them can.
+    """Let the graphs of a network pass each other int8 instead of floats, if all of them can.
 
     Args:
         network: Returned by `read_network`, with a graph for each block; it is changed.

@@ -37,7 +37,7 @@ class NetworkDescription:
 
 
 def describe(network: Path, signature: str) -> NetworkDescription:
-    """Return the tensors of a network that runs by a signature, those of its branches included."""
+    """Return the tensors of a network with a signature, including those of its branches."""
     interpreter, run = _opened(network, signature)
     graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
     return NetworkDescription(
@@ -54,7 +54,7 @@ def run(network: Path, signature: str, tensors: Mapping[str, Array]) -> Mapping[
 
 
 def signature_names(network: bytes) -> Collection[str]:
-    """Return the names of the signatures by which a network runs."""
+    """Return the names of a network's signatures."""
     return list(Interpreter(model_content=network, num_threads=1).get_signature_list())
 
 
@@ -132,7 +132,7 @@ def ranges(network: bytes, signature: str, inputs: Mapping[str, Array]) -> dict[
 
 @lru_cache(maxsize=_OPEN)
 def _opened(network: Path, signature: str) -> tuple[Any, Any]:
-    """Return the interpreter of a network, and what runs it by a signature."""
+    """Return the interpreter of a network, and a runner of a signature."""
     interpreter = Interpreter(model_path=str(network), num_threads=1)
     return interpreter, interpreter.get_signature_runner(signature)
 

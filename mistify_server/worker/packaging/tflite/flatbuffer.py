@@ -70,13 +70,13 @@ def operators(network: bytes) -> Iterator[Operator]:
 
 
 def ends(network: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the numbers of the tensors that a network takes, and of those that it returns."""
+    """Return the numbers of a network's input tensors, and of its output tensors."""
     graph = schema.Model.GetRootAs(network, 0).Subgraphs(0)
     return tuple(map(int, graph.InputsAsNumpy())), tuple(map(int, graph.OutputsAsNumpy()))
 
 
 def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
-    """Yield the weights of a network as they are stored: constants with two axes or more, each once."""
+    """Yield the stored weights of a network: constants with two axes or more, each once."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     places = {
         tensor.buffer: (graph, index)
@@ -90,7 +90,7 @@ def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
 
 
 def measured_compression(network: bytes) -> Costs:
-    """Return the costs of a network on the axes of compression, as it is stored."""
+    """Return the stored costs of a network on the axes of compression."""
     stored = list(kernels(network))
     zeros = sum(int((kernel == 0).sum()) for kernel in stored)
     return {

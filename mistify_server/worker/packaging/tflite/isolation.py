@@ -1,4 +1,4 @@
-"""LiteRT in a process of its own: it ends its process at some networks that are in order."""
+"""LiteRT in a process of its own: it ends its process at some valid networks."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar

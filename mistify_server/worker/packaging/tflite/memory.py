@@ -24,7 +24,7 @@ _WIDTHS = {
 
 
 def memory_bytes(network: bytes, only: Collection[str] = ()) -> float:
-    """Return the constants as they are stored, each once, plus the most bytes of tensors alive at once.
+    """Return the bytes of stored constants, each once, plus the most bytes of tensors alive at once.
 
     It is for one example, where tensors have the types of the file: an int8 tensor takes a byte an element,
     and a kernel that was left in float32 takes four.
@@ -92,7 +92,7 @@ def _is_stored(model: Any, buffer: int) -> bool:
 
 
 def _reached(model: Any, graph: int) -> Iterator[int]:
-    """Yield a graph and all those that its operators run."""
+    """Yield a graph and all graphs that its operators run."""
     yield graph
     for operator in model.subgraphs[graph].operators:
         for called in _called(operator):

@@ -35,7 +35,7 @@ _MOST_ELEMENTS = 2**27
 class Runner:
     """A network in LiteRT, called with arrays [batch, ...] by the names of its inputs.
 
-    Inputs and outputs are floats, also where those of the network are integers.
+    Inputs and outputs are floats, even where the network's are integers.
 
     Args:
         network: A `.tflite`.
@@ -83,7 +83,7 @@ class Runner:
 
 
 def signatures(network: bytes) -> Collection[str]:
-    """Return the names of the signatures by which a network runs."""
+    """Return the names of a network's signatures."""
     return in_litert(signature_names, network)
 
 

@@ -7,7 +7,7 @@ from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
 
 def split_by_signature(network: Any) -> dict[str, bytes]:
-    """Return the graph of each signature as a network of its own, by the name of the signature.
+    """Return the graph of each signature as a separate network, by the name of the signature.
 
     Args:
         network: Returned by `read_network`.

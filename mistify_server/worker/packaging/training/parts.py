@@ -1,4 +1,4 @@
-"""The choice of the weights that are trained: all of a network, those of its last blocks, or of its head."""
+"""The choice of the trained weights: all of a network, its last blocks', or its head's."""
 
 from collections.abc import Sequence
 

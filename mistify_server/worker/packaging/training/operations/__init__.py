@@ -1,1 +1,1 @@
-"""TensorFlow operations whose gradients LiteRT lacks, one function for each, made of those that it has."""
+"""TensorFlow operations whose gradients LiteRT lacks, one function for each, made of operations it has."""

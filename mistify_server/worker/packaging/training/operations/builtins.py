@@ -32,7 +32,7 @@ def replaces(*types: str) -> Callable[[Replacement], Replacement]:
 def in_builtins(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same function of nested tensors, built from replacements where there are any.
 
-    Its outputs have to be differentiated by `tf.gradients`: a tape does not see operations that are copied.
+    Its outputs have to be differentiated by `tf.gradients`: a tape does not see copied operations.
     """
     return _retraced(function, _REPLACEMENTS)
 
@@ -93,5 +93,5 @@ def _copied(operation: Any, *inputs: Any) -> list[Any]:
 
 @replaces("IdentityN")
 def _identities(operation: Any, *inputs: Any) -> list[Any]:
-    """Unwrap what `tf.custom_gradient` wraps: its operations have gradients of their own."""
+    """Unwrap `tf.custom_gradient`: its operations have gradients of their own."""
     return list(inputs)

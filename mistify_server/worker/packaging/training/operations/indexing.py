@@ -11,7 +11,7 @@ from mistify_server.worker.packaging.training.operations.builtins import Untrain
 
 @replaces("GatherV2")
 def _gather(operation: Any, table: Any, indices: Any, axis: Any) -> Any:
-    """Replace a gather along the first axis; the gradient of others is made of the same operations."""
+    """Replace a gather along the first axis; the gradient of others consists of the same operations."""
     if tf.get_static_value(operation.inputs[2]) != 0 or operation.get_attr("batch_dims"):
         return tf.gather(table, indices, axis=axis, batch_dims=operation.get_attr("batch_dims"))
     rows, *row = table.shape

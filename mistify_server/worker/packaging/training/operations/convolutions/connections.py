@@ -38,7 +38,7 @@ def matrix_of(kernel: Any, table: np.ndarray[Any, Any]) -> Any:
 
 
 def kernel_of(matrix: Any, table: np.ndarray[Any, Any], shape: Any) -> Any:
-    """Return the gradient of a kernel from that of its matrix.
+    """Return the gradient of a kernel from the gradient of its matrix.
 
     Args:
         matrix: Gradient of the matrix [groups, positions * read, outputs * made].

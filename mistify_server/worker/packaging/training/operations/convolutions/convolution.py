@@ -1,4 +1,4 @@
-"""Convolutions: LiteRT's own for constant kernels, matrix products for those that are trained.
+"""Convolutions: LiteRT's own for constant kernels, matrix products for trained ones.
 
 LiteRT's own convolution is fast for constant kernels only: with a trained one it takes three to five times as
 long. `column_pairs` has the products for few channels, `window_products` those for all others. Images are
@@ -133,7 +133,7 @@ def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis
 def _transposed_convolution(operation: Any, sizes: Any, kernel: Any, image: Any) -> Any:
     """Replace a transposed convolution.
 
-    It is the gradient of a convolution, used as a layer: its own gradients are those of the convolution.
+    It is the gradient of a convolution, used as a layer; its own gradients are the convolution's.
     """
     rows, columns = axes_of(operation, operation.outputs[0].shape, kernel.shape)
 

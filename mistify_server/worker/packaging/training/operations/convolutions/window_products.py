@@ -57,7 +57,7 @@ def convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) ->
 
 
 def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the gradient of an image from that of all places of the kernel."""
+    """Return the gradient of an image from the gradient of all places of the kernel."""
     read = kernel.shape[3]
     blocks = _Blocks.of(BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns), read)
     turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
