@@ -1,4 +1,4 @@
-"""Reports of the monitors of devices: the package and branch that run, how fast, and why (paper 6)."""
+"""Reports of the monitors of devices: the package and the option that run, how fast, and why (paper 6)."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,16 @@ _YEAR_10_000: Final = 253_402_300_800_000
 
 @dataclass(frozen=True)
 class LastSwitch:
-    """The last change from one branch to another.
+    """The last change from one option to another.
 
     Attributes:
         unix_ms: Milliseconds since 1970, by the device's clock.
-        previous: Number of the branch that ran before.
+        previous: Id of the option that ran before.
         reason: For people.
     """
 
     unix_ms: int
-    previous: int
+    previous: str
     reason: str
 
 
@@ -78,24 +78,24 @@ class DeviceStatus:
         name: The device's name in its fleet.
         job_id: The job that made the running package.
         goal_id: The goal that the package was made for.
-        branch: Number of the running branch.
-        branches: Number of branches in the package; 1 without any.
+        option: Id of the running option, such as "branch-0".
+        options: Number of options in the package.
         latency_ms: Milliseconds for one inference, over the last seconds.
         expected_ms: The same on an otherwise idle device.
         idle: Whether no inference ran lately; the latency is then that of the last ones.
-        fits: Whether the branch meets the targets.
-        reason: Why the branch runs, for people.
+        fits: Whether the option meets the targets.
+        reason: Why the option runs, for people.
         targets: By name, each a text with its unit.
         problems: By the part of the monitor that reports them, for people.
         last_switch: None if there was no switch since the monitor started.
-        pool: The subnets that take the place of branches; None for a package without blocks.
+        pool: The subnets that are the options; None for a package without blocks.
     """
 
     name: str
     job_id: str
     goal_id: str
-    branch: int
-    branches: int
+    option: str
+    options: int
     latency_ms: float
     expected_ms: float
     idle: bool
@@ -140,14 +140,12 @@ def check_status(status: DeviceStatus) -> None:
 
 
 def _problems(status: DeviceStatus) -> Iterator[Problem]:
-    for place in ("name", "job_id", "goal_id"):
-        text = getattr(status, place)
+    for place, text in _names(status):
         if not 0 < len(text) <= LONGEST_NAME:
             expected = f"1 to {LONGEST_NAME} characters"
-            yield Problem(place, f"{len(text)} characters", expected, "give the device a name of its own")
-    if not 0 <= status.branch < status.branches:
-        expected = f"a number from 0 to {status.branches - 1}"
-        yield Problem("branch", str(status.branch), expected, "report a branch that the package has")
+            yield Problem(place, f"{len(text)} characters", expected, "use a name of this length")
+    if status.options < 1:
+        yield Problem("options", str(status.options), "at least 1", "count the options of the package")
     for place, time in _times(status):
         if not (math.isfinite(time) and time > 0):
             yield Problem(place, f"{time:g}", "a positive number of milliseconds", "measure it again")
@@ -161,6 +159,13 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
         if len(texts) > _MOST_ENTRIES or any(len(text) > LONGEST_REASON for text in texts):
             expected = f"at most {_MOST_ENTRIES} texts of at most {LONGEST_REASON:,} characters"
             yield Problem(place, "more", expected, "cut them")
+
+
+def _names(status: DeviceStatus) -> Iterator[tuple[str, str]]:
+    for place in ("name", "job_id", "goal_id", "option"):
+        yield place, getattr(status, place)
+    if status.last_switch is not None:
+        yield "last_switch.previous", status.last_switch.previous
 
 
 def _problems_of_pool(pool: DevicePool) -> Iterator[Problem]:

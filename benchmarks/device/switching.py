@@ -153,8 +153,8 @@ def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
     singles = [load(path, threads=1) for path in alone]
     own = singles[model.manifest.default_branch].manifest
     ratios = []
-    for branch, single in enumerate(singles):
-        model.switch(branch)
+    for option, single in zip(model.options, singles, strict=True):
+        model.switch(option.id)
         ratios.append(_ratio(partial(single, features), partial(model, features)))
     return {
         "extra_params": _weight_bytes(package) / _weight_bytes(alone[model.manifest.default_branch]) - 1,
@@ -181,13 +181,13 @@ def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
 
 def _switch_seconds(model: PortedModel, features: npt.NDArray[Any], rounds: int = 200) -> float:
     """Return the seconds of a switch and the first inference after it, beyond those of another inference."""
-    count = len(model.branches)
+    ids = [option.id for option in model.options]
     extra = []
     for number in range(rounds):
-        branch = number % count
+        option = ids[number % len(ids)]
 
-        def first(branch: int = branch) -> None:
-            model.switch(branch)
+        def first(option: str = option) -> None:
+            model.switch(option)
             model(features)
 
         extra.append(timed(first) - median(timed(lambda: model(features)) for _ in range(5)))

@@ -81,8 +81,8 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     """
     model = load(package, threads=1)
     features = example(model)
-    last = len(model.branches) - 1
-    model.switch(last)
+    last = len(model.options) - 1
+    model.switch(model.options[last].id)
     budget = 1e3 * _BUDGET * median(timed(lambda: model(features)) for _ in _paced(time.monotonic() + 1))
     config = package.parent / "monitor.toml"
     config.write_text(_MONITOR.format(target=_TARGET * budget))
@@ -95,7 +95,7 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     traces = {}
     with Load(_TAKEN) as busy:
         for side, (branch, watched) in sides.items():
-            model.switch(branch)
+            model.switch(model.options[branch].id)
             with watched():
                 traces[side] = _traced(model, features, busy, phases)
     accuracies = np.array([branch.accuracy for branch in model.branches])
@@ -158,9 +158,9 @@ def _paced(end: float) -> Iterator[None]:
 
 def _known(model: PortedModel, features: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """Return each branch's output for the example, by which branches are recognised."""
-    before, outputs = model.branch, []
-    for branch in range(len(model.branches)):
-        model.switch(branch)
+    before, outputs = model.wanted, []
+    for option in model.options:
+        model.switch(option.id)
         outputs.append(_output(model, features))
     model.switch(before)
     return outputs
@@ -204,7 +204,7 @@ def _growth(model: PortedModel, features: npt.NDArray[Any], seconds: float) -> f
 def _busy(model: PortedModel, features: npt.NDArray[Any], seconds: float) -> None:
     rng, end = np.random.default_rng(0), time.monotonic() + seconds
     while time.monotonic() < end:
-        model.switch(int(rng.integers(len(model.branches))))
+        model.switch(model.options[rng.integers(len(model.options))].id)
         model(features)
         model.statistics()
 

@@ -191,19 +191,21 @@ class _App:
 
     Attributes:
         subnets: The subnets that run.
+        best: The id of the most accurate subnet.
     """
 
     def __init__(self, package: Path, image: npt.NDArray[np.float32]) -> None:
         state, opened = state_directory(package), Package.open(package)
         options = options_of(opened, state)
-        self.best = len(options.options) - 1
-        subnets = open_subnets(opened, options, state, self.best, options.threads)
+        best = len(options.options) - 1
+        subnets = open_subnets(opened, options, state, best, options.threads)
         switchboard = Switchboard.open(state)
-        switchboard.option = self.best
+        switchboard.option = best
         self.subnets = SlowableSubnets(subnets)
         self.model = PortedModel(
             package, switchboard, recorded(self.subnets, options, state, switchboard.generation)
         )
+        self.best = options.options[best].id
         self._image = image
 
     def infer(self) -> Inference:
@@ -223,7 +225,7 @@ class _App:
         deadline = time.monotonic() + _PATIENCE
         while not ended(inferences):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the package runs subnet {self.model.running} after {_PATIENCE:g} s")
+                raise TimeoutError(f"the package runs {self.model.running} after {_PATIENCE:g} s")
             inferences.append(self.infer())
         return inferences
 

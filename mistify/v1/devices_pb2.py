@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/devices.proto\x12\nmistify.v1\"\x87\x01\n\x0b\x44\x65viceTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12%\n\x08readings\x18\x04 \x03(\x0b\x32\x13.mistify.v1.Reading\x12!\n\x06powers\x18\x05 \x03(\x0b\x32\x11.mistify.v1.Power\"8\n\x05Power\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\r\n\x05watts\x18\x03 \x01(\x01\"i\n\x07Reading\x12)\n\noperations\x18\x01 \x03(\x0b\x32\x15.mistify.v1.Operation\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07threads\x18\x03 \x01(\x05\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"x\n\tOperation\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x11\n\tpositions\x18\x02 \x01(\x03\x12\x0c\n\x04\x63_in\x18\x03 \x01(\x03\x12\r\n\x05\x63_out\x18\x04 \x01(\x03\x12\x0e\n\x06kernel\x18\x05 \x01(\x03\x12\x0e\n\x06stride\x18\x06 \x01(\x03\x12\r\n\x05times\x18\x07 \x01(\x03\"Z\n\x14ReportLatencyRequest\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"=\n\x15ReportLatencyResponse\x12\x14\n\x0cpredicted_ms\x18\x01 \x01(\x01\x12\x0e\n\x06\x66\x61\x63tor\x18\x02 \x01(\x01\"\x14\n\x12ListDevicesRequest\":\n\x13ListDevicesResponse\x12#\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x12.mistify.v1.Device\"\x81\x01\n\x06\x44\x65vice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12+\n\x08settings\x18\x04 \x03(\x0b\x32\x19.mistify.v1.DeviceSetting\x12\x1a\n\x12registered_unix_ms\x18\x05 \x01(\x03\"x\n\rDeviceSetting\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\x14\n\x0cmedian_error\x18\x03 \x01(\x01\x12\x11\n\tp90_error\x18\x04 \x01(\x01\x12\x12\n\x05watts\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_watts\"\xda\x03\n\x0c\x44\x65viceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x04 \x01(\x05\x12\x10\n\x08\x62ranches\x18\x05 \x01(\x05\x12\x12\n\nlatency_ms\x18\x06 \x01(\x01\x12\x13\n\x0b\x65xpected_ms\x18\x07 \x01(\x01\x12\x0c\n\x04idle\x18\x08 \x01(\x08\x12\x0c\n\x04\x66its\x18\t \x01(\x08\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x36\n\x07targets\x18\x0b \x03(\x0b\x32%.mistify.v1.DeviceStatus.TargetsEntry\x12\x38\n\x08problems\x18\x0c \x03(\x0b\x32&.mistify.v1.DeviceStatus.ProblemsEntry\x12+\n\x0blast_switch\x18\r \x01(\x0b\x32\x16.mistify.v1.LastSwitch\x12$\n\x04pool\x18\x0e \x01(\x0b\x32\x16.mistify.v1.DevicePool\x1a.\n\x0cTargetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rProblemsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\nDevicePool\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x10\n\x08\x65xamples\x18\x02 \x01(\x05\x12\x13\n\x0boriginal_ms\x18\x03 \x01(\x01\x12)\n\x07subnets\x18\x04 \x03(\x0b\x32\x18.mistify.v1.DeviceSubnet\"4\n\x0c\x44\x65viceSubnet\x12\x12\n\nlatency_ms\x18\x01 \x01(\x01\x12\x10\n\x08\x61\x63\x63uracy\x18\x02 \x01(\x01\"?\n\nLastSwitch\x12\x0f\n\x07unix_ms\x18\x01 \x01(\x03\x12\x10\n\x08previous\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14ReportStatusResponse2\xba\x02\n\x07\x44\x65vices\x12=\n\x0eRegisterDevice\x12\x17.mistify.v1.DeviceTable\x1a\x12.mistify.v1.Device\x12T\n\rReportLatency\x12 .mistify.v1.ReportLatencyRequest\x1a!.mistify.v1.ReportLatencyResponse\x12N\n\x0bListDevices\x12\x1e.mistify.v1.ListDevicesRequest\x1a\x1f.mistify.v1.ListDevicesResponse\x12J\n\x0cReportStatus\x12\x18.mistify.v1.DeviceStatus\x1a .mistify.v1.ReportStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/devices.proto\x12\nmistify.v1\"\x87\x01\n\x0b\x44\x65viceTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12%\n\x08readings\x18\x04 \x03(\x0b\x32\x13.mistify.v1.Reading\x12!\n\x06powers\x18\x05 \x03(\x0b\x32\x11.mistify.v1.Power\"8\n\x05Power\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\r\n\x05watts\x18\x03 \x01(\x01\"i\n\x07Reading\x12)\n\noperations\x18\x01 \x03(\x0b\x32\x15.mistify.v1.Operation\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07threads\x18\x03 \x01(\x05\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"x\n\tOperation\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x11\n\tpositions\x18\x02 \x01(\x03\x12\x0c\n\x04\x63_in\x18\x03 \x01(\x03\x12\r\n\x05\x63_out\x18\x04 \x01(\x03\x12\x0e\n\x06kernel\x18\x05 \x01(\x03\x12\x0e\n\x06stride\x18\x06 \x01(\x03\x12\r\n\x05times\x18\x07 \x01(\x03\"Z\n\x14ReportLatencyRequest\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"=\n\x15ReportLatencyResponse\x12\x14\n\x0cpredicted_ms\x18\x01 \x01(\x01\x12\x0e\n\x06\x66\x61\x63tor\x18\x02 \x01(\x01\"\x14\n\x12ListDevicesRequest\":\n\x13ListDevicesResponse\x12#\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x12.mistify.v1.Device\"\x81\x01\n\x06\x44\x65vice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12+\n\x08settings\x18\x04 \x03(\x0b\x32\x19.mistify.v1.DeviceSetting\x12\x1a\n\x12registered_unix_ms\x18\x05 \x01(\x03\"x\n\rDeviceSetting\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\x14\n\x0cmedian_error\x18\x03 \x01(\x01\x12\x11\n\tp90_error\x18\x04 \x01(\x01\x12\x12\n\x05watts\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_watts\"\x83\x04\n\x0c\x44\x65viceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x12\n\x06\x62ranch\x18\x04 \x01(\x05\x42\x02\x18\x01\x12\x14\n\x08\x62ranches\x18\x05 \x01(\x05\x42\x02\x18\x01\x12\x12\n\nlatency_ms\x18\x06 \x01(\x01\x12\x13\n\x0b\x65xpected_ms\x18\x07 \x01(\x01\x12\x0c\n\x04idle\x18\x08 \x01(\x08\x12\x0c\n\x04\x66its\x18\t \x01(\x08\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x36\n\x07targets\x18\x0b \x03(\x0b\x32%.mistify.v1.DeviceStatus.TargetsEntry\x12\x38\n\x08problems\x18\x0c \x03(\x0b\x32&.mistify.v1.DeviceStatus.ProblemsEntry\x12+\n\x0blast_switch\x18\r \x01(\x0b\x32\x16.mistify.v1.LastSwitch\x12$\n\x04pool\x18\x0e \x01(\x0b\x32\x16.mistify.v1.DevicePool\x12\x0e\n\x06option\x18\x0f \x01(\t\x12\x0f\n\x07options\x18\x10 \x01(\x05\x1a.\n\x0cTargetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rProblemsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\nDevicePool\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x10\n\x08\x65xamples\x18\x02 \x01(\x05\x12\x13\n\x0boriginal_ms\x18\x03 \x01(\x01\x12)\n\x07subnets\x18\x04 \x03(\x0b\x32\x18.mistify.v1.DeviceSubnet\"4\n\x0c\x44\x65viceSubnet\x12\x12\n\nlatency_ms\x18\x01 \x01(\x01\x12\x10\n\x08\x61\x63\x63uracy\x18\x02 \x01(\x01\"[\n\nLastSwitch\x12\x0f\n\x07unix_ms\x18\x01 \x01(\x03\x12\x1a\n\x0eprevious_place\x18\x02 \x01(\x05\x42\x02\x18\x01\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x10\n\x08previous\x18\x04 \x01(\t\"\x16\n\x14ReportStatusResponse2\xba\x02\n\x07\x44\x65vices\x12=\n\x0eRegisterDevice\x12\x17.mistify.v1.DeviceTable\x1a\x12.mistify.v1.Device\x12T\n\rReportLatency\x12 .mistify.v1.ReportLatencyRequest\x1a!.mistify.v1.ReportLatencyResponse\x12N\n\x0bListDevices\x12\x1e.mistify.v1.ListDevicesRequest\x1a\x1f.mistify.v1.ListDevicesResponse\x12J\n\x0cReportStatus\x12\x18.mistify.v1.DeviceStatus\x1a .mistify.v1.ReportStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEVICESTATUS_TARGETSENTRY']._serialized_options = b'8\001'
   _globals['_DEVICESTATUS_PROBLEMSENTRY']._loaded_options = None
   _globals['_DEVICESTATUS_PROBLEMSENTRY']._serialized_options = b'8\001'
+  _globals['_DEVICESTATUS'].fields_by_name['branch']._loaded_options = None
+  _globals['_DEVICESTATUS'].fields_by_name['branch']._serialized_options = b'\030\001'
+  _globals['_DEVICESTATUS'].fields_by_name['branches']._loaded_options = None
+  _globals['_DEVICESTATUS'].fields_by_name['branches']._serialized_options = b'\030\001'
+  _globals['_LASTSWITCH'].fields_by_name['previous_place']._loaded_options = None
+  _globals['_LASTSWITCH'].fields_by_name['previous_place']._serialized_options = b'\030\001'
   _globals['_DEVICETABLE']._serialized_start=41
   _globals['_DEVICETABLE']._serialized_end=176
   _globals['_POWER']._serialized_start=178
@@ -56,19 +62,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEVICESETTING']._serialized_start=834
   _globals['_DEVICESETTING']._serialized_end=954
   _globals['_DEVICESTATUS']._serialized_start=957
-  _globals['_DEVICESTATUS']._serialized_end=1431
-  _globals['_DEVICESTATUS_TARGETSENTRY']._serialized_start=1336
-  _globals['_DEVICESTATUS_TARGETSENTRY']._serialized_end=1382
-  _globals['_DEVICESTATUS_PROBLEMSENTRY']._serialized_start=1384
-  _globals['_DEVICESTATUS_PROBLEMSENTRY']._serialized_end=1431
-  _globals['_DEVICEPOOL']._serialized_start=1433
-  _globals['_DEVICEPOOL']._serialized_end=1543
-  _globals['_DEVICESUBNET']._serialized_start=1545
-  _globals['_DEVICESUBNET']._serialized_end=1597
-  _globals['_LASTSWITCH']._serialized_start=1599
-  _globals['_LASTSWITCH']._serialized_end=1662
-  _globals['_REPORTSTATUSRESPONSE']._serialized_start=1664
-  _globals['_REPORTSTATUSRESPONSE']._serialized_end=1686
-  _globals['_DEVICES']._serialized_start=1689
-  _globals['_DEVICES']._serialized_end=2003
+  _globals['_DEVICESTATUS']._serialized_end=1472
+  _globals['_DEVICESTATUS_TARGETSENTRY']._serialized_start=1377
+  _globals['_DEVICESTATUS_TARGETSENTRY']._serialized_end=1423
+  _globals['_DEVICESTATUS_PROBLEMSENTRY']._serialized_start=1425
+  _globals['_DEVICESTATUS_PROBLEMSENTRY']._serialized_end=1472
+  _globals['_DEVICEPOOL']._serialized_start=1474
+  _globals['_DEVICEPOOL']._serialized_end=1584
+  _globals['_DEVICESUBNET']._serialized_start=1586
+  _globals['_DEVICESUBNET']._serialized_end=1638
+  _globals['_LASTSWITCH']._serialized_start=1640
+  _globals['_LASTSWITCH']._serialized_end=1731
+  _globals['_REPORTSTATUSRESPONSE']._serialized_start=1733
+  _globals['_REPORTSTATUSRESPONSE']._serialized_end=1755
+  _globals['_DEVICES']._serialized_start=1758
+  _globals['_DEVICES']._serialized_end=2072
 # @@protoc_insertion_point(module_scope)

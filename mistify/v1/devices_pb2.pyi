@@ -119,7 +119,7 @@ class DeviceSetting(_message.Message):
     def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ..., watts: _Optional[float] = ...) -> None: ...
 
 class DeviceStatus(_message.Message):
-    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool")
+    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool", "option", "options")
     class TargetsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +148,8 @@ class DeviceStatus(_message.Message):
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     LAST_SWITCH_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_id: str
     goal_id: str
@@ -162,7 +164,9 @@ class DeviceStatus(_message.Message):
     problems: _containers.ScalarMap[str, str]
     last_switch: LastSwitch
     pool: DevicePool
-    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ...) -> None: ...
+    option: str
+    options: int
+    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ..., option: _Optional[str] = ..., options: _Optional[int] = ...) -> None: ...
 
 class DevicePool(_message.Message):
     __slots__ = ("metric", "examples", "original_ms", "subnets")
@@ -185,14 +189,16 @@ class DeviceSubnet(_message.Message):
     def __init__(self, latency_ms: _Optional[float] = ..., accuracy: _Optional[float] = ...) -> None: ...
 
 class LastSwitch(_message.Message):
-    __slots__ = ("unix_ms", "previous", "reason")
+    __slots__ = ("unix_ms", "previous_place", "reason", "previous")
     UNIX_MS_FIELD_NUMBER: _ClassVar[int]
-    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_PLACE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     unix_ms: int
-    previous: int
+    previous_place: int
     reason: str
-    def __init__(self, unix_ms: _Optional[int] = ..., previous: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    previous: str
+    def __init__(self, unix_ms: _Optional[int] = ..., previous_place: _Optional[int] = ..., reason: _Optional[str] = ..., previous: _Optional[str] = ...) -> None: ...
 
 class ReportStatusResponse(_message.Message):
     __slots__ = ()

@@ -6,6 +6,7 @@ from mistify.costs.devices import Device, DeviceTable, Setting
 from mistify.costs.operators import OperatorKind
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.fleet import DeviceStatus
+from mistify.package.options import OptionKind, option_id
 from mistify.parsing.validation import unknown_name
 from mistify.v1 import devices_pb2 as pb
 from mistify.wire.messages import Converter
@@ -60,8 +61,19 @@ def status_to_proto(status: DeviceStatus) -> pb.DeviceStatus:
 
 
 def status_from_proto(message: pb.DeviceStatus) -> DeviceStatus:
-    """Return the status of a message."""
-    return _CONVERTER.from_message(message, DeviceStatus)
+    """Return the status of a message, also of one from before options had ids."""
+    return _CONVERTER.from_message(message if message.option else _with_ids(message), DeviceStatus)
+
+
+def _with_ids(message: pb.DeviceStatus) -> pb.DeviceStatus:
+    """Return a message in which options have ids, and not numbers alone."""
+    kind = OptionKind.SUBNET if message.HasField("pool") else OptionKind.BRANCH
+    named = pb.DeviceStatus()
+    named.CopyFrom(message)
+    named.option, named.options = option_id(kind, message.branch), message.branches
+    if message.HasField("last_switch"):
+        named.last_switch.previous = option_id(kind, message.last_switch.previous_place)
+    return named
 
 
 def _unknown_operation(place: str, name: str) -> MistifyError:

@@ -1,16 +1,17 @@
 """The pool: the best subnets found, between which a device switches (AdaptiveNet 5.3)."""
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files.writing import write_json
 from mistify.package.opened import Package
 from mistify.package.records import FileName, Record, Sha256
-from mistify_client.assembly.executions import Execution
+from mistify.parsing.validation import InvalidValue
+from mistify_client.assembly.engine import Engine
 
 #: In the state directory.
 POOL: Final = "pool.json"
@@ -29,6 +30,7 @@ class PoolEntry(Record):
         loss: On the same data, the lower the better; None in pools written by a version that did not keep it.
         score: The accuracy, or the share of figures that is explained, less half of the loss. Subnets are
             chosen by it among those that are as accurate as all faster ones. None where the loss is None.
+        engine: The engine that the latency was measured with, and that runs it.
     """
 
     files: tuple[FileName, ...]
@@ -36,6 +38,7 @@ class PoolEntry(Record):
     accuracy: float
     loss: float | None = None
     score: float | None = None
+    engine: Engine = Engine()
 
 
 class SubnetPool(Record):
@@ -50,13 +53,11 @@ class SubnetPool(Record):
         examples: Number of examples that accuracies are measured on.
         data: Path of the file with these examples.
         strategy: The search strategy that found the subnets.
-        execution: The execution that latencies were measured with.
-        threads: Number of threads that latencies were measured with.
         generation: The switchboard's generation from which on the package runs these subnets.
         entries: The subnets, each slower than the one before, of a higher score, and at least as accurate.
     """
 
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     store: Sha256
     budget_ms: Milliseconds
     original_ms: Milliseconds
@@ -64,10 +65,29 @@ class SubnetPool(Record):
     examples: Count
     data: str
     strategy: str
-    execution: Execution
-    threads: Count
     generation: Annotated[int, Field(ge=0)] = 0
     entries: tuple[PoolEntry, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _engine_of_each_entry(cls, raw: Any) -> Any:
+        """Give each entry the engine that format 1 has once for all of them."""
+        if not isinstance(raw, dict) or raw.get("format_version") != 1:
+            return raw
+        engine = {key: raw[key] for key in ("execution", "threads") if key in raw}
+        entries = [
+            {**entry, "engine": engine} if isinstance(entry, dict) else entry
+            for entry in raw.get("entries") or ()
+        ]
+        others = {key: value for key, value in raw.items() if key not in engine}
+        return {**others, "format_version": 2, "entries": entries}
+
+    @model_validator(mode="after")
+    def _run_with_as_many_threads(self) -> "SubnetPool":
+        counts = sorted({entry.engine.threads for entry in self.entries})
+        if len(counts) > 1:
+            raise InvalidValue(counts, "one number of threads for all subnets", "replace it by mistify adapt")
+        return self
 
     def best(self, ratio: float = 1.0) -> PoolEntry | None:
         """Return the best subnet within the budget; None if there is none.

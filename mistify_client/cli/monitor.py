@@ -24,7 +24,7 @@ from mistify_client.monitor.state.targets import (
     read_changes,
     write_changes,
 )
-from mistify_client.monitor.status import lines
+from mistify_client.monitor.status import lines, upgraded
 from mistify_client.runtime.versions import current
 
 
@@ -71,7 +71,7 @@ def status(
         state = MonitorState.of(package)
         start = f"start one with mistify monitor --package {package} --config monitor.toml"
         try:
-            content = {**json.loads(state.status.read_bytes()), "running": state.is_held}
+            content = upgraded({**json.loads(state.status.read_bytes()), "running": state.is_held})
             shown = "\n".join(lines(content))
         except FileNotFoundError as error:
             raise MistifyError(ErrorCode.NOT_FOUND, f"no monitor has run for {package}; {start}") from error

@@ -16,6 +16,7 @@ from rich.table import Table
 from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
+from mistify.package.options import OptionKind, option_id
 from mistify.parsing.quantities import Quantity, format_time, parse_time
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table
@@ -156,11 +157,12 @@ def _table(pool: SubnetPool, package: Package) -> Table:
     """
     space = SubnetSpace(with_shipped(blocks_of(package), package))
     accuracy, replaced = str(pool.metric), "in place of original blocks"
-    table = plain_table("", "latency", "of the original", accuracy, "loss", "score", replaced)
+    table = plain_table("", "option", "latency", "of the original", accuracy, "loss", "score", replaced)
     best = None if package.manifest.tuned_from else pool.best()
-    for entry in pool.entries:
+    for number, entry in enumerate(pool.entries):
         table.add_row(
             "*" if entry == best else "",
+            option_id(OptionKind.SUBNET, number),
             format_time(entry.latency_ms, 3),
             f"{entry.latency_ms / pool.original_ms:.2f}x",
             pool.metric.shown(entry.accuracy),

@@ -163,7 +163,7 @@ class Monitor:
     def _note_decision(self, outcome: IntervalOutcome) -> None:
         """Note a decision in the log, unless nothing has changed."""
         decision, situation = outcome.decision, outcome.situation
-        figures = {"branch": decision.option, "ratio": round(situation.ratio, 4), "fits": decision.fits}
+        figures = {"option": decision.option, "ratio": round(situation.ratio, 4), "fits": decision.fits}
         if outcome.switched:
             self._journal.note("switch", decision.reason, previous=situation.option, **figures)
             self._last_switch = LastSwitch(
@@ -191,11 +191,8 @@ class Monitor:
 
     def _note_not_followed(self, outcome: IntervalOutcome) -> None:
         """Note in the log, once until it changes, that an app cannot load the chosen option."""
-        options, chosen = outcome.situation.options, outcome.situation.option
-        others = ", ".join(options[number].name for number in outcome.not_followed)
-        reason = (
-            f"an app still runs {others}, because it cannot load {options[chosen].name}: its log says why"
-        )
+        others, chosen = ", ".join(outcome.not_followed), outcome.situation.option
+        reason = f"an app still runs {others}, because it cannot load {chosen}: its log says why"
         self._journal.problem("options", reason if others else None)
 
     def _note_other_metric(self, outcome: IntervalOutcome) -> None:
@@ -228,7 +225,7 @@ class Monitor:
         if background is None or self._config.replacement is None:
             return
         if not situation.idle:
-            background.fastest_ms = min(outcome.predicted_ms)
+            background.fastest_ms = min(outcome.predicted_ms.values())
             background.judge(now, fits)
             short_since = None if other_subnets_first else self._short_since
             if short_since is not None and now - short_since >= self._config.replacement.after:

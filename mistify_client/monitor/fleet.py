@@ -91,7 +91,7 @@ def _state(status: DeviceStatus) -> tuple[object, ...]:
     return (
         status.job_id,
         status.goal_id,
-        status.branch,
+        status.option,
         status.fits,
         status.targets,
         status.problems,
@@ -112,14 +112,15 @@ def device_status(
         problems: By the part of the monitor that has them.
     """
     option, situation = outcome.decision.option, outcome.situation
+    expected_ms = {each.id: each.costs.latency_ms for each in situation.options}
     return DeviceStatus(
         name=name,
         job_id=outcome.manifest.job,
         goal_id=outcome.manifest.goal,
-        branch=option,
-        branches=len(outcome.predicted_ms),
+        option=option,
+        options=len(situation.options),
         latency_ms=outcome.predicted_ms[option],
-        expected_ms=situation.options[option].latency_ms,
+        expected_ms=expected_ms[option],
         idle=situation.idle,
         fits=outcome.decision.fits,
         reason=outcome.decision.reason[:LONGEST_REASON],

@@ -1,6 +1,6 @@
 """The foreground path, from measurements to the option that runs (paper 6)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -38,7 +38,7 @@ class IntervalOutcome:
         manifest: Manifest of the version that the decision is for.
         situation: The policy's input, with the option that was chosen before.
         decision: The policy's decision.
-        predicted_ms: Predicted milliseconds of one inference, for each option.
+        predicted_ms: Predicted milliseconds of one inference, by the ids of the options.
         outdated_at: End of the last inference of another version, in seconds of the monotonic clock, if no
             app has run this version yet. None if one has, or if no app has run an inference since the daemon
             first saw this version.
@@ -47,8 +47,8 @@ class IntervalOutcome:
         threads: The number of threads that latencies are for.
         other_threads: The numbers of threads of models that run this version with others. Their inferences do
             not count.
-        not_followed: Options that apps go on with although another one was chosen some time ago, which they
-            cannot load.
+        not_followed: Ids of options that apps go on with although another one was chosen some time ago, which
+            they cannot load.
         other_metric: The metric of subnets, if it differs from the package's: the target of accuracy cannot
             be compared with it, and does not count.
         pool: The pool whose subnets are the options; None if they are branches.
@@ -57,13 +57,13 @@ class IntervalOutcome:
     manifest: Manifest
     situation: Situation
     decision: Decision
-    predicted_ms: tuple[float, ...]
+    predicted_ms: Mapping[str, float]
     outdated_at: float | None
     fixed_ms: float | None
     diagnosis: Diagnosis | None
     threads: int
     other_threads: tuple[int, ...]
-    not_followed: tuple[int, ...]
+    not_followed: tuple[str, ...]
     other_metric: Metric | None
     pool: SubnetPool | None
 
@@ -154,7 +154,7 @@ class Foreground:
         other_metric = None if targets.accuracy is None else _other_metric(version)
         situation = Situation(
             now=now,
-            option=version.options.chosen(self._switchboard.option_in(version.generation)),
+            option=version.options.at(self._switchboard.option_in(version.generation)).id,
             since=version.since,
             options=version.model.corrected(version.options.options),
             ratio=version.model.ratio,
@@ -166,14 +166,14 @@ class Foreground:
         decision = self._policy.decide(situation)
         if decision.option != situation.option:
             # Set by generation: if another version has become current meanwhile, its option stays as it is.
-            self._switchboard.switch_in(version.generation, decision.option)
+            self._switchboard.switch_in(version.generation, version.options.place_of(decision.option))
             version.since = now
         fixed_ms = self._fixed.fixed_ms
         return IntervalOutcome(
             version.manifest,
             situation,
             decision,
-            version.model.predicted_ms,
+            dict(zip(version.options.ids, version.model.predicted_ms, strict=True)),
             _outdated_at(runtimes, version),
             fixed_ms,
             None if timing is None else diagnose(timing, fixed_ms, targets.latency),
@@ -197,7 +197,7 @@ class Foreground:
         ratio = before.model.ratio if before is not None and comparable else 1.0
         if not comparable:
             self._fixed = FixedTime()
-        model = LatencyEstimator([option.latency_ms for option in options.options], ratio)
+        model = LatencyEstimator([option.costs.latency_ms for option in options.options], ratio)
         # When the daemon starts, the option counts as chosen long ago, so that a better one need not wait.
         since = -inf if before is None else now
         return _Version(generation, present[1], manifest, options, model, since, noticed=now)
@@ -236,7 +236,7 @@ def _other_threads(runtimes: Sequence[Observed], version: _Version) -> tuple[int
     return tuple(sorted(threads - {version.options.threads}))
 
 
-def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: int) -> tuple[int, ...]:
+def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: str) -> tuple[str, ...]:
     """Return the value of `IntervalOutcome.not_followed`; branches need not be loaded."""
     if not version.options.of_blocks:
         return ()
@@ -246,13 +246,14 @@ def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: int) 
         if runtime.generation == version.generation and len(runtime.inferences)
     ]
     chosen_at = max(version.since, version.noticed)
-    others = {int(each["option"]) for each in last if each["ended"] - chosen_at > RETRY_SECONDS} - {wanted}
-    return tuple(sorted(each for each in others if each < len(version.options.options)))
+    places = {int(each["option"]) for each in last if each["ended"] - chosen_at > RETRY_SECONDS}
+    ids = (each for place, each in enumerate(version.options.ids) if place in places)
+    return tuple(each for each in ids if each != wanted)
 
 
 def _other_metric(version: _Version) -> Metric | None:
     """Return the metric of options that is an error where the package's is a share, or the reverse."""
-    metric = version.options.options[0].metric
+    metric = version.options.options[0].score.metric
     return None if metric.is_share == version.manifest.metric.is_share else metric
 
 

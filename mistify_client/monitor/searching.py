@@ -89,7 +89,7 @@ class SubnetSearch:
         """
         situation = outcome.situation
         targets = situation.targets
-        if not (self.config.enabled and situation.options[0].blocks) or targets.latency is None:
+        if not (self.config.enabled and outcome.pool) or targets.latency is None:
             return False
         budget_ms = targets.latency / situation.ratio
         key = rounded_down(budget_ms), targets.accuracy, targets.memory
@@ -110,7 +110,7 @@ class SubnetSearch:
     def _begin(self, budget_ms: float) -> None:
         try:
             pool = SubnetPool.load(state_directory(self._package), open_current(self._package))
-            if pool is None:
+            if pool is None or not pool.entries:
                 return
             with self._messages.open("wb") as messages:
                 process = subprocess.Popen(  # noqa: S603 (Mistify itself)
@@ -155,6 +155,6 @@ def _command(package: Path, pool: SubnetPool, budget_ms: float) -> list[str]:
         "--data": pool.data,
         "--latency": f"{budget_ms:.6f}ms",
         "--strategy": pool.strategy,
-        "--threads": str(pool.threads),
+        "--threads": str(pool.entries[0].engine.threads),
     }
     return [*_MISTIFY, "adapt", *(word for option in options.items() for word in option)]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from mistify.package.options import OptionKind, option_id
 from mistify.parsing.quantities import format_bytes, format_time
 from mistify.wording import counted
 from mistify_client.monitor.foreground import IntervalOutcome
@@ -17,22 +18,25 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
     """Return the present decision as plain data; values that are not known are None."""
     situation = outcome.situation
     return {
-        "branch": outcome.decision.option,
+        "option": outcome.decision.option,
         "fits": outcome.decision.fits,
         "reason": outcome.decision.reason,
         "ratio": situation.ratio,
         "idle": situation.idle,
         "cause": None if outcome.diagnosis is None else asdict(outcome.diagnosis),
         "targets": targets(situation.targets),
-        "branches": [
+        "options": [
             {
-                "expected_ms": option.latency_ms,
-                "predicted_ms": predicted,
-                "accuracy": option.accuracy,
-                "metric": option.metric.value,
-                **({} if option.blocks is None else option.blocks.model_dump(mode="json")),
+                "id": option.id,
+                "kind": option.kind.value,
+                "engine": option.engine.model_dump(mode="json"),
+                "expected_ms": option.costs.latency_ms,
+                "predicted_ms": outcome.predicted_ms[option.id],
+                "accuracy": option.score.value,
+                "metric": option.score.metric.value,
+                "blocks": list(option.blocks),
             }
-            for option, predicted in zip(situation.options, outcome.predicted_ms, strict=True)
+            for option in situation.options
         ],
         "pool": None if outcome.pool is None else outcome.pool.model_dump(mode="json", exclude={"entries"}),
         "reading": asdict(situation.reading),
@@ -47,6 +51,18 @@ def targets(limits: Targets) -> dict[str, object]:
 def replacement_status(replacement: Replacement | None) -> dict[str, object] | None:
     """Return a replacement as plain data, without its config and key; None if there is none."""
     return None if replacement is None else replacement.model_dump(mode="json", exclude={"config", "key"})
+
+
+def upgraded(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the content of a status file in today's form, whichever version of the daemon wrote it.
+
+    Before options had ids, they were numbered `branches`, also where they were subnets.
+    """
+    if "branches" not in status:
+        return status
+    kind = OptionKind.BRANCH if status["pool"] is None else OptionKind.SUBNET
+    options = [{**option, "id": option_id(kind, place)} for place, option in enumerate(status["branches"])]
+    return {**status, "option": option_id(kind, status["branch"]), "options": options}
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
@@ -67,16 +83,15 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"cause: {cause['reason']}"
     if (pool := status["pool"]) is not None:
         yield (
-            f"subnets: {len(status['branches'])}, scored on {counted(pool['examples'], 'example')}; "
+            f"subnets: {len(status['options'])}, scored on {counted(pool['examples'], 'example')}; "
             f"the original network is expected to take {format_time(pool['original_ms'], _DIGITS)}"
         )
-    for number, branch in enumerate(status["branches"]):
-        mark = "*" if number == status["branch"] else " "
-        kind = "subnet" if "files" in branch else "branch"
-        predicted, expected = (format_time(branch[key], _DIGITS) for key in ("predicted_ms", "expected_ms"))
+    for option in status["options"]:
+        mark = "*" if option["id"] == status["option"] else " "
+        predicted, expected = (format_time(option[key], _DIGITS) for key in ("predicted_ms", "expected_ms"))
         yield (
-            f"{mark} {kind} {number}: {predicted} now, {expected} expected, "
-            f"{branch['metric']} {branch['accuracy']:.4g}"
+            f"{mark} {option['id']}: {predicted} now, {expected} expected, "
+            f"{option['metric']} {option['accuracy']:.4g}"
         )
     yield f"device: {_reading(status['reading']) or 'nothing is known about it'}"
     if (searched_ms := status["searched_ms"]) is not None:

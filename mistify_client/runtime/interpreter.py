@@ -12,8 +12,8 @@ from mistify.tflite.session import Session
 from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array
 
-#: Runs an inference on inputs, by name, with the option of a number. Returns the outputs by name, and the
-#: number of the option that ran: another one while that which is wanted is being loaded.
+#: Runs an inference on inputs, by name, with the option in a place. Returns the outputs by name, and the
+#: place of the option that ran: another one while that which is wanted is being loaded.
 Run = Callable[[Mapping[str, Array], int], tuple[dict[str, Array], int]]
 
 #: The shapes of the inputs in their order.

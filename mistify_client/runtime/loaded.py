@@ -14,8 +14,8 @@ from mistify.package.manifest import Manifest
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, Given, bind
 from mistify_client.runtime.interpreter import Run, Shapes
-from mistify_client.runtime.options import PackageOptions
-from mistify_client.runtime.statistics import Recorder
+from mistify_client.runtime.options import Option, PackageOptions
+from mistify_client.runtime.statistics import Recorder, Statistics
 from mistify_client.runtime.switchboard import Switchboard
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Runnable(Protocol):
         """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
 
     def running(self, wanted: int) -> int:
-        """Return the number of the option that runs while one is wanted, which may have to be loaded."""
+        """Return the place of the option that runs while one is wanted, which may have to be loaded."""
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
         """Return a function that runs inferences on inputs of these shapes, in memory that is allocated."""
@@ -97,7 +97,7 @@ class LoadedPackage:
         values = bind(self.manifest.inputs, arrays, named, finite=finite)
         with self._lock:
             try:
-                outputs = self._recorded(values, self.wanted(switchboard), called)
+                outputs = self._recorded(values, self._wanted(switchboard), called)
             except RuntimeError as error:
                 raise _refused(values) from error
         return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
@@ -117,13 +117,20 @@ class LoadedPackage:
         )
         return outputs
 
-    def wanted(self, switchboard: Switchboard) -> int:
-        """Return the number of the option that a switchboard names; the default one where there is none."""
-        return self.options.chosen(switchboard.option_in(self.generation))
+    def wanted(self, switchboard: Switchboard) -> Option:
+        """Return the option that a switchboard names; the default one where there is none."""
+        return self.options.options[self._wanted(switchboard)]
 
-    def running(self, switchboard: Switchboard) -> int:
-        """Return the number of the option that runs, while the one that is wanted may be being loaded."""
-        return self.network.running(self.wanted(switchboard))
+    def running(self, switchboard: Switchboard) -> Option:
+        """Return the option that runs, while the one that is wanted may be being loaded."""
+        return self.options.options[self.network.running(self._wanted(switchboard))]
+
+    def statistics(self, seconds: float) -> Statistics:
+        """Return figures on the inferences of the last seconds."""
+        return self.recorder.observed().statistics(self.options.ids, seconds)
+
+    def _wanted(self, switchboard: Switchboard) -> int:
+        return self.options.chosen(switchboard.option_in(self.generation))
 
 
 def _examples(values: Mapping[str, Array]) -> int:

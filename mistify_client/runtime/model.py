@@ -122,53 +122,42 @@ class PortedModel:
         return self.manifest.branches
 
     @property
-    def branch(self) -> int:
-        """Return the number of the branch that the next inference runs, or of the subnet that is `wanted`."""
-        return self.wanted
-
-    @property
     def options(self) -> tuple[Option, ...]:
-        """Return the options that the package can run, in the order of their numbers.
+        """Return the options that the package can run, which stay the same while a version runs.
 
-        These are its branches; or the subnets of its blocks found to be the best on this device, the fastest
-        first; or its network alone.
+        These are its branches, the cheapest first; or the subnets of its blocks found to be the best on this
+        device, the fastest first; or its network alone.
         """
         return self._loaded.options.options
 
     @property
-    def wanted(self) -> int:
-        """Return the number of the option that was chosen last."""
-        return self._loaded.wanted(self._switchboard)
+    def wanted(self) -> str:
+        """Return the id of the option that was chosen last."""
+        return self._loaded.wanted(self._switchboard).id
 
     @property
-    def running(self) -> int:
-        """Return the number of the option that runs: not the `wanted` one while that is being loaded."""
-        return self._loaded.running(self._switchboard)
+    def running(self) -> str:
+        """Return the id of the option that runs: not the `wanted` one while that is being loaded."""
+        return self._loaded.running(self._switchboard).id
 
-    def switch(self, option: int) -> None:
-        """Run another option, a branch or a subnet, in every process that uses the package.
+    def switch(self, option: str) -> None:
+        """Run another option, in every process that uses the package.
 
         It takes no longer than writing a number. All branches are in memory, so a branch runs from the next
         inference on. The blocks of a subnet are loaded in the background, starting with the next inference.
 
+        Args:
+            option: Its id, such as "branch-0".
+
         Raises:
-            MistifyError: NOT_FOUND, there is no such branch or subnet.
+            MistifyError: NOT_FOUND, the package has no such option.
         """
         loaded = self._loaded
-        if loaded.options.of_blocks:
-            kind, kinds, count = "subnet", "subnets", len(loaded.options.options)
-        else:
-            kind, kinds, count = "branch", "branches", len(loaded.manifest.branches)
-        if not 0 <= option < count:
-            known = f"its {kinds} are 0 to {count - 1}" if count else "it has none"
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f"the package {self._package} has no {kind} {option}: {known}"
-            )
-        self._switchboard.switch_in(loaded.generation, option)
+        self._switchboard.switch_in(loaded.generation, loaded.options.place_of(option))
 
     def statistics(self, seconds: float = 10.0) -> Statistics:
         """Return figures on this model's inferences of the last seconds, without the time spent waiting."""
-        return self._loaded.recorder.observed().statistics(seconds)
+        return self._loaded.statistics(seconds)
 
     def __call__(self, /, *arrays: Given, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
@@ -365,9 +354,8 @@ def _opened(package: Package, state: Path, threads: int | None, option: int) -> 
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
     options = options_of(package, state)
     chosen = options.chosen(option)
-    blocks = options.options[chosen].blocks
     # What runs is read, and compared then.
-    package.verify(with_blocks=False, leaving=(NETWORK,) if blocks is None else blocks.files)
+    package.verify(with_blocks=False, leaving=options.options[chosen].blocks or (NETWORK,))
     threads = threads or options.threads
     if options.of_blocks:
         return _Opened(open_subnets(package, options, state, chosen, threads), options)

@@ -8,11 +8,13 @@ from typing import Final
 
 from mistify.config.data.metric import Metric
 from mistify.costs.budget import HOST_NAME, at_threads, memory_axis, size_axis
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Branch, Manifest
 from mistify.package.opened import Package
-from mistify_client.assembly.chaining import ChosenBlocks
+from mistify.package.options import OptionKind, option_id
+from mistify.wording import listed
+from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 
@@ -23,41 +25,57 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Option:
-    """A network that a package can run, and how: a branch of its network, or a subnet of its blocks.
+class OptionCosts:
+    """What one inference of an option takes, at batch size 1.
 
     Attributes:
-        name: A name for people, such as "branch 2".
-        latency_ms: Milliseconds of one inference at batch size 1 on an otherwise idle device, the median.
-        accuracy: Value of `metric`, on the data that networks are chosen by.
-        metric: The metric of the accuracy.
+        latency_ms: The median in milliseconds on an otherwise idle device.
         p95_ms: The latency that one inference in twenty exceeds; None if not known.
         memory_bytes: Bytes by the cost model; for a subnet, those of its blocks alone; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
-        achieved: Axis -> cost from the manifest, such as the energy counted by a plug-in; empty for a subnet.
-        blocks: The blocks of a subnet with their execution; None for a branch, which LiteRT's `Interpreter`
-            runs.
+        axes: Axis -> cost from the manifest, such as the energy counted by a plug-in; empty for a subnet.
     """
 
-    name: str
     latency_ms: float
-    accuracy: float
-    metric: Metric = Metric.ACCURACY
     p95_ms: float | None = None
     memory_bytes: float | None = None
     size_bytes: float | None = None
-    achieved: Mapping[str, float] = field(default_factory=dict)
-    blocks: ChosenBlocks | None = None
+    axes: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def kind(self) -> str:
-        """Return "branch" or "subnet"."""
-        return "branch" if self.blocks is None else "subnet"
+
+@dataclass(frozen=True)
+class OptionScore:
+    """How good an option is.
+
+    Attributes:
+        value: By the metric, on the data that networks are chosen by.
+    """
+
+    value: float
+    metric: Metric = Metric.ACCURACY
 
     @property
     def merit(self) -> float:
-        """Return the accuracy with the sign that makes higher values better for every metric."""
-        return self.accuracy if self.metric.is_share else -self.accuracy
+        """Return the value with the sign that makes higher ones better for every metric."""
+        return self.value if self.metric.is_share else -self.value
+
+
+@dataclass(frozen=True)
+class Option:
+    """A network that a package can run: a branch of its network, or a subnet of its blocks.
+
+    Attributes:
+        id: Unique in its package, such as "branch-2".
+        costs: Costs of an inference by the engine.
+        blocks: Files of a subnet's blocks, from the inputs of the network to its outputs; none for a branch.
+    """
+
+    kind: OptionKind
+    id: str
+    engine: Engine
+    costs: OptionCosts
+    score: OptionScore
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,16 +83,14 @@ class PackageOptions:
     """The options of one version of a package.
 
     Attributes:
-        options: In the order of their numbers, by which the switchboard, statistics and policies name them.
-        default: Number of the option that runs until another one is chosen.
-        threads: Number of threads that latencies are for.
+        options: In an order that stays: the switchboard and recorders, files of numbers, name them by places.
+        default: Place of the option that runs until another one is chosen.
         hardware: The profile that latencies are for, or `THIS_DEVICE`.
         pool: The pool whose subnets are the options; None if they are branches.
     """
 
     options: tuple[Option, ...]
     default: int
-    threads: int
     hardware: str
     pool: SubnetPool | None = None
 
@@ -84,18 +100,44 @@ class PackageOptions:
         return self.pool is not None
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of the options in their order."""
+        return tuple(option.id for option in self.options)
+
+    @property
+    def threads(self) -> int:
+        """Return how many threads compute the default option, and with it all others."""
+        return self.options[self.default].engine.threads
+
+    @property
     def measured_by(self) -> tuple[str, int]:
         """Return the key by which latencies are comparable: the hardware, and the number of threads."""
         return self.hardware, self.threads
 
     @property
     def fastest(self) -> int:
-        """Return the number of the option with the lowest latency."""
-        return min(range(len(self.options)), key=lambda number: self.options[number].latency_ms)
+        """Return the place of the option with the lowest latency."""
+        return min(range(len(self.options)), key=lambda place: self.options[place].costs.latency_ms)
 
-    def chosen(self, number: int) -> int:
-        """Return an option that was chosen by its number; the default one if there is no such option."""
-        return number if 0 <= number < len(self.options) else self.default
+    def at(self, place: int) -> Option:
+        """Return the option in a place; the default one if there is no such place."""
+        return self.options[self.chosen(place)]
+
+    def chosen(self, place: int) -> int:
+        """Return a place that was chosen; that of the default option if there is no such place."""
+        return place if 0 <= place < len(self.options) else self.default
+
+    def place_of(self, option: str) -> int:
+        """Return the place of an option by its id.
+
+        Raises:
+            MistifyError: NOT_FOUND, no option has this id.
+        """
+        try:
+            return self.ids.index(option)
+        except ValueError:
+            message = f'the package has no option "{option}"; it has {listed(self.ids)}'
+            raise MistifyError(ErrorCode.NOT_FOUND, message) from None
 
 
 def options_of(package: Package, state: Path) -> PackageOptions:
@@ -135,39 +177,40 @@ def _branches(manifest: Manifest) -> PackageOptions:
     memory, size = memory_axis(manifest.quantization), size_axis(manifest.quantization)
     options = tuple(
         Option(
-            name=f"branch {number}",
-            latency_ms=part.latency.median_ms,
-            accuracy=part.validation_accuracy,
-            metric=manifest.metric,
-            p95_ms=part.latency.p95_ms,
-            memory_bytes=part.achieved.get(memory),
-            size_bytes=part.achieved.get(size),
-            achieved=part.achieved,
+            kind=OptionKind.BRANCH,
+            id=option_id(OptionKind.BRANCH, number),
+            engine=Engine(threads=manifest.latency.threads),
+            costs=OptionCosts(
+                latency_ms=part.latency.median_ms,
+                p95_ms=part.latency.p95_ms,
+                memory_bytes=part.achieved.get(memory),
+                size_bytes=part.achieved.get(size),
+                axes=part.achieved,
+            ),
+            score=OptionScore(part.validation_accuracy, manifest.metric),
         )
         for number, part in enumerate(parts(manifest))
     )
-    return PackageOptions(options, manifest.default_branch, manifest.latency.threads, own_host(manifest))
+    return PackageOptions(options, manifest.default_branch, own_host(manifest))
 
 
 def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:
     store, best = with_shipped(blocks_of(package), package), pool.best()
     return PackageOptions(
-        tuple(_subnet(number, entry, pool, store) for number, entry in enumerate(pool.entries)),
+        tuple(_subnet(number, entry, pool.metric, store) for number, entry in enumerate(pool.entries)),
         0 if best is None else pool.entries.index(best),
-        pool.threads,
         THIS_DEVICE,
         pool,
     )
 
 
-def _subnet(number: int, entry: PoolEntry, pool: SubnetPool, store: BlockStore) -> Option:
+def _subnet(number: int, entry: PoolEntry, metric: Metric, store: BlockStore) -> Option:
     size = float(sum(variant.content.size for variant in store.network_of(entry.files)))
     return Option(
-        name=f"subnet {number}",
-        latency_ms=entry.latency_ms,
-        accuracy=entry.accuracy,
-        metric=pool.metric,
-        memory_bytes=size,
-        size_bytes=size,
-        blocks=ChosenBlocks(files=entry.files, execution=pool.execution),
+        kind=OptionKind.SUBNET,
+        id=option_id(OptionKind.SUBNET, number),
+        engine=entry.engine,
+        costs=OptionCosts(entry.latency_ms, memory_bytes=size, size_bytes=size),
+        score=OptionScore(entry.accuracy, metric),
+        blocks=entry.files,
     )

@@ -13,11 +13,12 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
+from mistify.package.options import OptionKind, option_id
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
-from mistify_client.runtime.options import PackageOptions
+from mistify_client.runtime.options import Option, PackageOptions
 
 #: Seconds until something that could not be loaded is tried again: the reason may have passed.
 RETRY_SECONDS: Final = 60.0
@@ -65,7 +66,7 @@ class PagedSubnets:
         return self._shapes
 
     def running(self, wanted: int) -> int:
-        """Return the number of the subnet whose blocks are in memory, whichever is wanted."""
+        """Return the place of the subnet whose blocks are in memory, whichever is wanted."""
         return self._subnets.index(self._network.running)
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
@@ -118,9 +119,14 @@ class PagedSubnets:
             self._put_off(number, error)
 
     def _put_off(self, number: int, error: BaseException) -> None:
-        logger.warning("subnet %d cannot be loaded, so the present one keeps running: %s", number, error)
+        logger.warning("%s cannot be loaded, so the present one keeps running: %s", _id(number), error)
         if number == self._wanted:
             self._retry_at = self._clock() + RETRY_SECONDS
+
+
+def chosen_blocks(option: Option) -> ChosenBlocks:
+    """Return the blocks of a subnet, and how they run."""
+    return ChosenBlocks(files=option.blocks, execution=option.engine.execution)
 
 
 def open_subnets(
@@ -134,13 +140,13 @@ def open_subnets(
         package: The package's version.
         options: The options of this version; all of them subnets.
         state: The state directory of the package.
-        wanted: Number of the option to load first.
+        wanted: Place of the option to load first.
         threads: Number of threads of LiteRT.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file that cannot be used.
     """
-    subnets = [option.blocks for option in options.options if option.blocks is not None]
+    subnets = [chosen_blocks(option) for option in options.options]
     try:
         loaded = PagedSubnets(
             package.manifest,
@@ -163,5 +169,9 @@ def _network(
     except MistifyError as error:
         if wanted == default:
             raise
-        logger.warning("subnet %d cannot be loaded, subnet %d runs at first: %s", wanted, default, error)
+        logger.warning("%s cannot be loaded, %s runs at first: %s", _id(wanted), _id(default), error)
         return PagedNetwork(blocks, subnets[default], threads)
+
+
+def _id(number: int) -> str:
+    return option_id(OptionKind.SUBNET, number)

@@ -9,7 +9,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ CAPACITY: Final = 1024
 
 #: An inference: when it ended (seconds of `time.monotonic`, the same in all processes); the milliseconds that
 #: the network took, those of them that its thread had the processor, and those that the call had taken before
-#: the network ran; the number of the option that ran, a branch or a subnet; the number of examples.
+#: the network ran; the place of the option that ran (`PackageOptions`); the number of examples.
 INFERENCE: Final = np.dtype(
     [
         ("ended", "f8"),
@@ -55,15 +55,15 @@ class Statistics:
         inferences: Number of inferences behind the figures.
         p50_ms: Median latency; None where there were no inferences.
         p95_ms: The latency that one inference in twenty exceeds.
-        counts: Number of inferences of each option since the model was loaded.
-        branch: Number of the option that ran last; None where there were no inferences.
+        counts: Number of inferences of each option since the model was loaded, by the ids of options.
+        option: Id of the option that ran last; None where there were no inferences.
     """
 
     inferences: int
     p50_ms: float | None
     p95_ms: float | None
-    counts: tuple[int, ...]
-    branch: int | None
+    counts: Mapping[str, int]
+    option: str | None
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Observed:
         pid: The id of its process.
         generation: The generation of the version that it runs (`Switchboard.generation`).
         threads: Number of threads of LiteRT.
-        counts: Number of inferences of each option; one figure where there is a single network.
+        counts: Number of inferences of each option, in the order of the options.
         inferences: The last inferences, the oldest first, as `INFERENCE`.
     """
 
@@ -84,13 +84,17 @@ class Observed:
     counts: tuple[int, ...]
     inferences: npt.NDArray[Any]
 
-    def statistics(self, seconds: float, now: float | None = None) -> Statistics:
-        """Return figures on the inferences of the last seconds before `now` (of `time.monotonic`)."""
+    def statistics(self, options: Sequence[str], seconds: float, now: float | None = None) -> Statistics:
+        """Return figures on the inferences of the last seconds before `now` (of `time.monotonic`).
+
+        Args:
+            options: Ids of the options of its version, in their order.
+        """
         since = (time.monotonic() if now is None else now) - seconds
         recent = self.inferences[self.inferences["ended"] >= since]
         p50, p95 = np.quantile(recent["latency_ms"], (0.5, 0.95)).tolist() if len(recent) else (None, None)
-        branch = int(self.inferences["option"][-1]) if len(self.inferences) else None
-        return Statistics(len(recent), p50, p95, self.counts, branch)
+        last = options[int(self.inferences["option"][-1])] if len(self.inferences) else None
+        return Statistics(len(recent), p50, p95, dict(zip(options, self.counts, strict=True)), last)
 
 
 class Recorder:
@@ -156,7 +160,7 @@ class Recorder:
             latency_ms: Latency of the network.
             computing_ms: Processor time of the thread meanwhile.
             before_ms: Time from the call until the network ran: checking inputs, waiting for other calls.
-            option: Number of the option that ran; 0 where the package has a single network.
+            option: Place of the option that ran.
             batch: Number of examples.
         """
         counts = self._counts

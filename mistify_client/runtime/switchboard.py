@@ -25,7 +25,7 @@ _INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", s
 
 
 class Switchboard:
-    """The choice of the option that runs, a branch or a subnet of blocks.
+    """The choice of the option that runs, by its place among the options of its version (`PackageOptions`).
 
     Words are read and written whole, by any thread or process.
 
@@ -80,7 +80,7 @@ class Switchboard:
 
     @property
     def option(self) -> int:
-        """Return the option of the current version's next inference; `DEFAULT_OPTION` until it is set."""
+        """Return the place of the current version's next option; `DEFAULT_OPTION` until one is chosen."""
         return self.option_in(self.generation)
 
     @option.setter
@@ -88,7 +88,7 @@ class Switchboard:
         self.switch_in(self.generation, option)
 
     def option_in(self, generation: int) -> int:
-        """Return the option of a version: the current one, or the one before, which may still run."""
+        """Return the place of the option of the current version, or of the one before, if that still runs."""
         return self._signed[_OPTIONS + generation % 2]
 
     def switch_in(self, generation: int, option: int) -> None:

@@ -127,13 +127,11 @@ def adapt(
             examples=len(examples),
             data=str(data.resolve()),
             strategy=strategy,
-            execution=supplied.table.execution,
-            threads=threads,
-            entries=best_entries(candidates, scorer.figure, candidates[0]),
+            entries=best_entries(candidates, scorer.figure, candidates[0], supplied.table.engine),
         )
         pool = install_pool(package, pool, expected=version.directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
-    original = candidates[0].entry(scorer.figure)
+    original = candidates[0].entry(scorer.figure, supplied.table.engine)
     return AdaptationResult(
         version, chosen, original, pool, len(candidates), evaluation.runs, evaluation.saved
     )

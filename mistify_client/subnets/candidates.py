@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
+from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.pool import PoolEntry
 from mistify_client.subnets.space import Subnet
 from mistify_client.subnets.table import LatencyTable
 
 #: What a loss counts beside an accuracy. On few examples, accuracies of subnets hardly differ, and by chance.
 _LOSS_WEIGHT: Final = 0.5
+
+_DEFAULT_ENGINE: Final = Engine()
 
 
 class SubnetScore(NamedTuple):
@@ -39,8 +42,8 @@ class Candidate(NamedTuple):
     latency_ms: float
     score: SubnetScore
 
-    def entry(self, figure: Figure = attrgetter("accuracy")) -> PoolEntry:
-        """Return the entry of a pool, with a figure of its score."""
+    def entry(self, figure: Figure = attrgetter("accuracy"), engine: Engine = _DEFAULT_ENGINE) -> PoolEntry:
+        """Return the entry of a pool, with a figure of its score and the engine of its latency."""
         files = tuple(block.file for block in self.subnet)
         return PoolEntry(
             files=files,
@@ -48,6 +51,7 @@ class Candidate(NamedTuple):
             accuracy=figure(self.score),
             loss=self.score.loss,
             score=self.score.worth,
+            engine=engine,
         )
 
     def fitness(self, budget_ms: float) -> float:
@@ -96,6 +100,7 @@ def best_entries(
     candidates: Iterable[Candidate],
     figure: Figure = attrgetter("accuracy"),
     original: Candidate | None = None,
+    engine: Engine = _DEFAULT_ENGINE,
 ) -> tuple[PoolEntry, ...]:
     """Return the candidates that score higher than all faster ones and are as accurate, the fastest first.
 
@@ -106,6 +111,7 @@ def best_entries(
         candidates: Candidates in any order.
         figure: Returns the figure of a score that entries show.
         original: One of the candidates, which users see as well; None for none.
+        engine: The engine that latencies were measured with.
     """
     best: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.worth)):
@@ -114,4 +120,4 @@ def best_entries(
         worth = max((other.score.worth for other in best), default=-math.inf)
         if one.score.worth > worth and one.score.accuracy >= accuracy:
             best.append(one)
-    return tuple(one.entry(figure) for one in best)
+    return tuple(one.entry(figure, engine) for one in best)

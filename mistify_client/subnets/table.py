@@ -26,6 +26,7 @@ from mistify.package.records import Record, Sha256
 from mistify.profiling.measuring import best_of_parts_ms, random_input
 from mistify.wording import counted
 from mistify_client.assembly.chaining import LoadedBlock
+from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.memory import return_memory
 from mistify_client.subnets.space import Subnet, SubnetSpace
@@ -58,6 +59,11 @@ class LatencyTable(Record):
     threads: Annotated[int, Field(ge=1)]
     latencies_ms: dict[Sha256, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     handover_ms: Annotated[float, Field(ge=0)] = 0.0
+
+    @property
+    def engine(self) -> Engine:
+        """How the blocks ran."""
+        return Engine(execution=self.execution, threads=self.threads)
 
     def of(self, variant: BlockVariant) -> float:
         """Return the milliseconds of a block in a stitched network."""

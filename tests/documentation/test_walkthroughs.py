@@ -15,10 +15,12 @@ from executors.contract.executor import executor_class
 from executors.outputs.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.data.metric import Metric
 from mistify.config.reading import parse_batch
+from mistify.package.options import OptionKind
+from mistify_client.assembly.engine import Engine
 from mistify_client.monitor.policies.base import Situation, make_policy
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
-from mistify_client.runtime.options import Option
+from mistify_client.runtime.options import Option, OptionCosts, OptionScore
 from tests.documentation.walkthroughs import Walkthrough, snippets_of, words_of
 from tests.support.paths import REPOSITORY
 from tests.support.plug_ins import environment
@@ -180,10 +182,14 @@ def test_each_plug_in_is_found_and_does_what_the_page_says(
     focal = float(plugged_in_loss("focal").loss(scores[:, :2] * 0.5, np.array([0, 0, 1, 1]), np.ones(4, "f")))
     assert focal == pytest.approx((3 * 0.25 * np.log(2) + np.log(1e7)) / 4, rel=1e-3)
     policy = make_policy({"name": "thrifty", "battery": 0.5})
-    options = (Option("branch 0", 1.0, 0.7), Option("branch 1", 5.0, 0.9))
-    for battery, latency, chosen in ((0.4, "9ms", 0), (0.6, "9ms", 1), (0.6, "4ms", 0), (None, "0.1ms", 0)):
+    options = tuple(
+        Option(OptionKind.BRANCH, name, Engine(), OptionCosts(latency_ms), OptionScore(accuracy))
+        for name, latency_ms, accuracy in (("fast", 1.0, 0.7), ("good", 5.0, 0.9))
+    )
+    expected = ((0.4, "9ms", "fast"), (0.6, "9ms", "good"), (0.6, "4ms", "fast"), (None, "0.1ms", "fast"))
+    for battery, latency, chosen in expected:
         reading, targets = SensorReading(battery=battery), Targets(latency=latency)
-        situation = Situation(9.0, 0, 0.0, options, 1.0, False, reading, reading, targets)
+        situation = Situation(9.0, "fast", 0.0, options, 1.0, False, reading, reading, targets)
         decision = policy.decide(situation)
         assert (decision.option, decision.fits) == (chosen, latency != "0.1ms")
 

@@ -105,6 +105,11 @@ def test_a_package_says_which_blocks_its_network_has(package):
 
 
 @pytest.mark.slow
+def running(model):
+    """The option that runs."""
+    return next(option for option in model.options if option.id == model.running)
+
+
 def test_a_device_fetches_the_blocks_that_it_may_use(package, tmp_path):
     root = package.parent.parent.parent
     job = json.loads((root / "out" / "report.json").read_text())["job"]
@@ -123,7 +128,7 @@ def test_a_device_fetches_the_blocks_that_it_may_use(package, tmp_path):
     here = {path.name for path in fetched.iterdir()} & blocks
     assert here
     model = mistify_client.load(fetched)
-    assert {*here, NETWORK}.issuperset(model.options[model.running].blocks.files)
+    assert {*here, NETWORK}.issuperset(running(model).blocks)
 
 
 def test_a_device_runs_what_it_has_chosen(package, tmp_path):
@@ -137,4 +142,4 @@ def test_a_device_runs_what_it_has_chosen(package, tmp_path):
     assert done.exit_code == 0, done.output
     model = mistify_client.load(package)
     assert np.abs(model(images) - shipped).max() > 1e-6
-    assert model.options[model.running].blocks is not None
+    assert running(model).blocks

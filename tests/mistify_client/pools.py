@@ -9,7 +9,6 @@ from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
 from mistify.package.records import describe_file
-from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.space import SubnetSpace
@@ -70,8 +69,6 @@ def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes:
         "examples": 100,
         "data": "mine.npz",
         "strategy": "additive",
-        "execution": Execution.INTERPRETER,
-        "threads": 1,
         "entries": tuple(entries),
     }
     pool = SubnetPool.model_validate(values | changes)

@@ -26,7 +26,7 @@ inputs = numpy.load(sys.argv[1])
 model = mistify_client.load(sys.argv[2])
 for branch in range(len(model.branches) or 1):
     if model.branches:
-        model.switch(branch)
+        model.switch(model.options[branch].id)
     numpy.save(f"{sys.argv[3]}/{branch}.npy", model(inputs))
 """
 

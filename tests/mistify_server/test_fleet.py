@@ -28,15 +28,15 @@ STATUS = DeviceStatus(
     name="kitchen-7",
     job_id="20261125-120000-abcd",
     goal_id="half",
-    branch=0,
-    branches=3,
+    option="branch-0",
+    options=3,
     latency_ms=4.5,
     expected_ms=4.0,
     idle=False,
     fits=True,
-    reason="the best branch within the targets",
+    reason="the best option within the targets",
     targets={"latency": "20ms"},
-    last_switch=LastSwitch(1_790_000_000_000, 1, "branch 1 would take 30ms"),
+    last_switch=LastSwitch(1_790_000_000_000, "branch-1", "branch-1 would take 30ms"),
 )
 
 
@@ -135,20 +135,22 @@ def test_what_cannot_be_written_is_written_later(store: Store) -> None:
         ({"name": ""}, "name"),
         ({"name": "x" * 201}, "name"),
         ({"goal_id": ""}, "goal_id"),
-        ({"branch": 3}, "branch"),
-        ({"branch": -1}, "branch"),
+        ({"option": ""}, "option"),
+        ({"options": 0}, "options"),
         ({"latency_ms": float("nan")}, "latency_ms"),
         ({"expected_ms": 0.0}, "expected_ms"),
         ({"reason": "x" * 1_001}, "reason"),
         ({"targets": {str(number): "1ms" for number in range(51)}}, "targets"),
         ({"problems": {"package": "x" * 1_001}}, "problems"),
-        ({"last_switch": LastSwitch(-1, 0, "")}, "last_switch.unix_ms"),
-        ({"last_switch": LastSwitch(253_402_300_800_000, 0, "")}, "last_switch.unix_ms"),
+        ({"last_switch": LastSwitch(-1, "branch-1", "")}, "last_switch.unix_ms"),
+        ({"last_switch": LastSwitch(253_402_300_800_000, "branch-1", "")}, "last_switch.unix_ms"),
         ({"pool": replace(POOL, original_ms=0.0)}, "pool.original_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(float("inf"), 1.0),))}, "pool.subnets[0].latency_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(1.0, float("nan")),))}, "pool.subnets[0].accuracy"),
         ({"pool": replace(POOL, subnets=51 * POOL.subnets[:1])}, "pool.subnets"),
-        ({"last_switch": LastSwitch(1, 0, "x" * 1_001)}, "last_switch.reason"),
+        ({"last_switch": LastSwitch(1, "branch-1", "x" * 1_001)}, "last_switch.reason"),
+        ({"last_switch": LastSwitch(1, "", "why")}, "last_switch.previous"),
+        ({"option": "x" * 201}, "option"),
     ],
 )
 def test_a_status_that_cannot_be_is_refused(store: Store, changes: dict[str, Any], place: str) -> None:
@@ -167,12 +169,13 @@ def test_only_so_many_devices_report_to_a_server(store: Store, monkeypatch: pyte
     with pytest.raises(MistifyError, match='use another one for "attic"') as raised:
         fleet.report(replace(STATUS, name="attic"))
     assert raised.value.code is ErrorCode.NO_ROOM
-    fleet.report(replace(STATUS, branch=2))
-    assert fleet.page(10)[0][0].status.branch == 2
+    fleet.report(replace(STATUS, option="branch-2"))
+    assert fleet.page(10)[0][0].status.option == "branch-2"
 
 
 async def test_the_subnets_that_a_device_has_found_are_listed_and_shown(site: Any) -> None:
-    status = replace(STATUS, pool=POOL)
+    switch = LastSwitch(1_790_000_000_000, "subnet-1", "subnet-1 would take 30ms")
+    status = replace(STATUS, option="subnet-0", last_switch=switch, pool=POOL)
     async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
         with DevicesClient(address) as client:
             await asyncio.to_thread(client.report_status, status)
@@ -181,13 +184,11 @@ async def test_the_subnets_that_a_device_has_found_are_listed_and_shown(site: An
             page = (await web.get("/fleet")).text
     (device,) = listed["devices"]
     assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
-    assert "subnet 0 of 0 to 2" in page
-    assert "from subnet 1<br>" in page
+    assert 'subnet-0<br><span class="hint">of 3</span>' in page
+    assert "from subnet-1<br>" in page
     assert "3 subnets found on the device, by agreement on 100 examples" in page
-    assert (
-        '<td>1</td><td class="number">8ms</td><td class="number">0.80x</td><td class="number">95.4%</td>'
-        in page
-    )
+    figures = ("8ms", "0.80x", "95.4%")
+    assert "<td>subnet-1</td>" + "".join(f'<td class="number">{each}</td>' for each in figures) in page
     with open_store(site.store) as store:
         assert [report.status for report in store.fleet.all()] == [status]
 
@@ -198,8 +199,8 @@ async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> N
     async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
         with DevicesClient(address) as client:
             await asyncio.to_thread(client.report_status, status)
-            with pytest.raises(MistifyError, match="branch"):
-                await asyncio.to_thread(client.report_status, replace(STATUS, branch=9))
+            with pytest.raises(MistifyError, match="options"):
+                await asyncio.to_thread(client.report_status, replace(STATUS, options=0))
         async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
             listed = (await web.get("/v1/fleet")).json()
             page = (await web.get("/fleet")).text
@@ -210,16 +211,16 @@ async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> N
     assert evil not in page
     assert "1 device, 1 of them beyond their targets" in page
     assert "package: is damaged" in page
-    # Branches have the numbers that the monitor's reasons have.
-    assert "0 of 0 to 2" in page
-    assert "from branch 1<br>" in page
+    # Options have the ids that the monitor's reasons have.
+    assert 'branch-0<br><span class="hint">of 3</span>' in page
+    assert "from branch-1<br>" in page
     with open_store(site.store) as store:  # a server that stops writes what is not written yet
         assert [report.status for report in store.fleet.all()] == [status]
 
 
 @pytest.mark.parametrize("unix_ms", [253_402_300_800_000, 10**30])
 def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> None:
-    status = replace(STATUS, last_switch=LastSwitch(unix_ms, 1, "branch 1 would take 30ms"))
+    status = replace(STATUS, last_switch=LastSwitch(unix_ms, "branch-1", "branch-1 would take 30ms"))
     page = render(
         "fleet.html",
         path="/fleet",
@@ -229,4 +230,4 @@ def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> 
         devices=[],
         groups=[],
     )
-    assert "-, from branch 1<br>" in page
+    assert "-, from branch-1<br>" in page

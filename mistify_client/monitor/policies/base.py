@@ -9,11 +9,14 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from mistify.errors import Problem, invalid_config
+from mistify.package.options import OptionKind, option_id
 from mistify.parsing.validation import Settings, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
+from mistify.wording import listed
+from mistify_client.assembly.engine import Engine
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
-from mistify_client.runtime.options import Option
+from mistify_client.runtime.options import Option, OptionCosts, OptionScore
 
 ENTRY_POINTS = "mistify.policies"
 DEFAULT = "predictive"
@@ -25,7 +28,7 @@ class Situation:
 
     Attributes:
         now: Seconds of the monotonic clock.
-        option: Number of the chosen option; while its blocks are being loaded, another one runs.
+        option: Id of the chosen option; while its blocks are being loaded, another one runs.
         since: Time at which it was chosen, on the same clock.
         options: The options of the package, with latencies corrected by measurements on this device.
         ratio: Measured over expected latencies; 1 before any was measured.
@@ -36,7 +39,7 @@ class Situation:
     """
 
     now: float
-    option: int
+    option: str
     since: float
     options: tuple[Option, ...]
     ratio: float
@@ -45,18 +48,23 @@ class Situation:
     measured_at: SensorReading
     targets: Targets
 
+    @property
+    def chosen(self) -> Option:
+        """Return the option that was chosen."""
+        return next(option for option in self.options if option.id == self.option)
+
 
 @dataclass(frozen=True)
 class Decision:
     """The decision of a policy.
 
     Attributes:
-        option: Number of the option that runs from now on.
+        option: Id of the option that runs from now on.
         fits: True if that option keeps to all targets.
         reason: An explanation for the log.
     """
 
-    option: int
+    option: str
     fits: bool
     reason: str
 
@@ -123,10 +131,16 @@ def _load(point: EntryPoint) -> type[Policy]:
 
 def _try(policy: Policy, point: EntryPoint) -> None:
     """Let a policy decide once, so that one written for another version of Mistify is refused at once."""
-    options = (Option("branch 0", 1.0, 0.5), Option("branch 1", 2.0, 0.6))
+    ids = [option_id(OptionKind.BRANCH, number) for number in range(2)]
+    options = tuple(
+        Option(OptionKind.BRANCH, each, Engine(), OptionCosts(latency_ms), OptionScore(accuracy))
+        for each, latency_ms, accuracy in zip(ids, (1.0, 2.0), (0.5, 0.6), strict=True)
+    )
     reading = SensorReading()
     try:
-        policy.decide(Situation(0.0, 0, 0.0, options, 1.0, True, reading, reading, Targets()))
+        decision = policy.decide(Situation(0.0, ids[0], 0.0, options, 1.0, True, reading, reading, Targets()))
+        if decision.option not in ids:
+            raise ValueError(f"it chose the option {decision.option!r} of {listed(ids)}")
     except Exception as error:  # of whatever the plug-in does
         expected = f"a policy that decides as {Policy.__module__}.{Policy.__name__} says"
         fix = f"fix {point.value}: {type(error).__name__}: {error}"

@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
+from mistify.package.options import OptionKind
 from mistify.parsing.quantities import format_time
 from mistify.parsing.validation import Settings
 from mistify_client.monitor.durations import Seconds
@@ -42,24 +43,24 @@ class PredictivePolicy(Policy):
     def __init__(self, params: PredictiveParams) -> None:
         """Keep the settings."""
         self._params = params
-        self._clear_since: dict[int, float] = {}
+        self._clear_since: dict[str, float] = {}
 
     def decide(self, situation: Situation) -> Decision:
         """Choose the option that runs from now on, as `Policy.decide` describes."""
         predicted = _Predictions(situation)
         steadily_clear = self._steadily_clear(predicted, situation.since, situation.now)
-        if not predicted.within(situation.option):
+        if not predicted.within(situation.chosen):
             return predicted.decision(self._way_down(predicted))
-        return predicted.decision(predicted.best([situation.option, *steadily_clear]))
+        return predicted.decision(predicted.best([situation.chosen, *steadily_clear]))
 
-    def _steadily_clear(self, predicted: "_Predictions", since: float, now: float) -> list[int]:
+    def _steadily_clear(self, predicted: "_Predictions", since: float, now: float) -> list[Option]:
         """Return the options that have kept the margin for the dwell, if the present one has run as long."""
         clear = predicted.all_within(self._params.hysteresis)
-        self._clear_since = {option: self._clear_since.get(option, now) for option in clear}
+        self._clear_since = {option.id: self._clear_since.get(option.id, now) for option in clear}
         latest = now - self._params.dwell
-        return [option for option in clear if max(since, self._clear_since[option]) <= latest]
+        return [option for option in clear if max(since, self._clear_since[option.id]) <= latest]
 
-    def _way_down(self, predicted: "_Predictions") -> int:
+    def _way_down(self, predicted: "_Predictions") -> Option:
         """Return the best option within the targets, with a margin if possible, or else the fastest."""
         for margin in (self._params.hysteresis / 2, 0.0):
             if within := predicted.all_within(margin):
@@ -73,18 +74,19 @@ class _Predictions:
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self._ratio = situation.ratio * _cpu_lost(situation)
+        self._places = {option.id: place for place, option in enumerate(situation.options)}
 
-    def within(self, option: int, margin: float = 0.0) -> bool:
+    def within(self, option: Option, margin: float = 0.0) -> bool:
         """Return True if an option keeps to the limits, its latency by a margin (a share of the limit)."""
-        chosen, targets = self._situation.options[option], self._situation.targets
-        if targets.latency is not None and self._predicted(chosen) > targets.latency * (1 - margin):
+        costs, targets = option.costs, self._situation.targets
+        if targets.latency is not None and self._predicted(option) > targets.latency * (1 - margin):
             return False
-        return targets.memory is None or chosen.memory_bytes is None or chosen.memory_bytes <= targets.memory
+        return targets.memory is None or costs.memory_bytes is None or costs.memory_bytes <= targets.memory
 
-    def all_within(self, margin: float) -> list[int]:
-        return [option for option in range(len(self._situation.options)) if self.within(option, margin)]
+    def all_within(self, margin: float) -> list[Option]:
+        return [option for option in self._situation.options if self.within(option, margin)]
 
-    def best(self, options: Iterable[int]) -> int:
+    def best(self, options: Iterable[Option]) -> Option:
         """Return the best of the options.
 
         Among branches it is the most accurate one; among equals the fastest, and then the first. Subnets are
@@ -93,49 +95,45 @@ class _Predictions:
         return max(options, key=self._rank)
 
     @property
-    def fastest(self) -> int:
+    def fastest(self) -> Option:
         """Return the fastest option within the memory limit, or of all options if none is within it."""
-        options = self._situation.options
         limit = self._situation.targets.memory
         return min(
-            range(len(options)),
+            self._situation.options,
             key=lambda option: (
-                limit is not None and (options[option].memory_bytes or 0.0) > limit,
-                options[option].latency_ms,
+                limit is not None and (option.costs.memory_bytes or 0.0) > limit,
+                option.costs.latency_ms,
             ),
         )
 
-    def decision(self, option: int) -> Decision:
+    def decision(self, option: Option) -> Decision:
         accurate = self._accurate(option)
-        return Decision(option, self.within(option) and accurate, self._reason(option, accurate))
+        return Decision(option.id, self.within(option) and accurate, self._reason(option, accurate))
 
     def _predicted(self, option: Option) -> float:
-        return option.latency_ms * self._ratio
+        return option.costs.latency_ms * self._ratio
 
-    def _accurate(self, option: int) -> bool:
-        chosen = self._situation.options[option]
-        return chosen.metric.reaches(chosen.accuracy, self._situation.targets.accuracy)
+    def _accurate(self, option: Option) -> bool:
+        return option.score.metric.reaches(option.score.value, self._situation.targets.accuracy)
 
-    def _rank(self, option: int) -> tuple[float, float]:
-        ranked = self._situation.options[option]
-        if ranked.blocks is not None:
-            return self._accurate(option), option
-        return ranked.merit, -ranked.latency_ms
+    def _rank(self, option: Option) -> tuple[float, float]:
+        if option.kind is OptionKind.SUBNET:
+            return self._accurate(option), self._places[option.id]
+        return option.score.merit, -option.costs.latency_ms
 
-    def _reason(self, option: int, accurate: bool) -> str:
-        situation = self._situation
-        chosen, limit = situation.options[option], situation.targets.latency
-        takes = format_time(self._predicted(chosen), 3)
+    def _reason(self, option: Option, accurate: bool) -> str:
+        situation, limit = self._situation, self._situation.targets.latency
+        takes = format_time(self._predicted(option), 3)
         basis = "predicted" if situation.idle else "measured"
         against = "no latency target is set" if limit is None else f"the target is {format_time(limit)}"
-        parts = [f"{chosen.name} takes {takes} at the {basis} ratio {self._ratio:.2f}, {against}"]
-        if option != situation.option:
-            left = situation.options[situation.option]
-            parts.append(f"{left.name} would take {format_time(self._predicted(left), 3)}")
+        parts = [f"{option.id} takes {takes} at the {basis} ratio {self._ratio:.2f}, {against}"]
+        if option.id != situation.option:
+            left = situation.chosen
+            parts.append(f"{left.id} would take {format_time(self._predicted(left), 3)}")
         if not self.within(option):
-            parts.append(f"no {chosen.kind} keeps to the targets")
+            parts.append("no option keeps to the targets")
         elif not accurate:
-            parts.append(chosen.metric.missed(chosen.accuracy, situation.targets.accuracy))
+            parts.append(option.score.metric.missed(option.score.value, situation.targets.accuracy))
         return "; ".join(parts)
 
 

@@ -40,7 +40,7 @@ class Background:
         run_trial: Tries a candidate beside the package in use.
 
     Attributes:
-        fastest_ms: Present milliseconds of the fastest branch in use, set by the foreground path; None before
+        fastest_ms: Present milliseconds of the fastest option in use, set by the foreground path; None before
             the first measurement.
     """
 
@@ -94,7 +94,7 @@ class Background:
         Nothing happens while another replacement is in progress, or if the same goal was requested before.
 
         Args:
-            shortfall: The reason why no branch fits.
+            shortfall: The reason why no option fits.
             package: Manifest of the version in use.
         """
         last = self.replacement
@@ -110,11 +110,11 @@ class Background:
                 self._advance(asked.at(Phase.SUBMITTING, goal.reason))
 
     def judge(self, now: float, fits: bool) -> None:
-        """Judge a package on probation by the latency of its fastest branch, `fastest_ms`.
+        """Judge a package on probation by the latency of its fastest option, `fastest_ms`.
 
         Args:
             now: Seconds of the monotonic clock.
-            fits: True if a branch keeps to the targets.
+            fits: True if an option keeps to the targets.
         """
         self._outdated_since = None
         replacement = self.replacement
@@ -125,7 +125,7 @@ class Background:
         if now - self._probation[0][0] < self._config.probation:
             return
         takes, before = median(taken for _, taken in self._probation), replacement.fastest_ms
-        reason = f"its fastest branch takes {format_time(takes, 3)}"
+        reason = f"its fastest option takes {format_time(takes, 3)}"
         if before is not None:
             reason += f", that of the package before took {format_time(before, 3)}"
         worse = not fits and before is not None and takes > before

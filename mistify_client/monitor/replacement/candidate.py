@@ -13,11 +13,13 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.opened import Package
+from mistify.package.options import OptionKind
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.examples import checked_inputs, read_npz
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import Network, open_network
 from mistify_client.runtime.options import options_of
+from mistify_client.runtime.paged import chosen_blocks
 from mistify_client.runtime.versions import check_interchangeable, open_current, state_directory
 
 #: Calls of each network while they are compared.
@@ -156,10 +158,11 @@ def _fastest(
 ) -> Callable[[], object]:
     """Return a function that runs the fastest option of a package on its inputs, by name."""
     options = options_of(package, state)
-    blocks = options.options[options.fastest].blocks
-    if blocks is None:
+    fastest = options.options[options.fastest]
+    if fastest.kind is OptionKind.BRANCH:
         return partial(network, values, options.fastest)
-    return partial(PagedNetwork(Blocks.of(package, state), blocks, options.threads), values)
+    blocks, threads = Blocks.of(package, state), fastest.engine.threads
+    return partial(PagedNetwork(blocks, chosen_blocks(fastest), threads), values)
 
 
 def _random_inputs(inputs: Sequence[TensorInfo]) -> dict[str, Array]:

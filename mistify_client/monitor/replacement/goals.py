@@ -26,12 +26,12 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Conditions under which no branch fits.
+    """Conditions under which no option fits.
 
     Attributes:
         targets: The limits.
         ratio: Measured over expected latencies.
-        fastest_ms: Present milliseconds of an inference of the fastest branch.
+        fastest_ms: Present milliseconds of an inference of the fastest option.
         fixed_ms: The part of `fastest_ms` that stays however small a network is, if known.
     """
 
@@ -46,7 +46,7 @@ class Shortfall:
         return self.targets.latency is not None and self.fastest_ms > self.targets.latency
 
     def share(self, latency_ms: float) -> float:
-        """Return the share that fits the target, of the fastest branch's time that depends on the network.
+        """Return the share that fits the target, of the fastest option's time that depends on the network.
 
         Args:
             latency_ms: The target.
@@ -75,7 +75,7 @@ class NewGoal:
 def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -> NewGoal:
     """Return a copy of the template with limits that keep to the targets.
 
-    On the template's hardware, the latency is limited to the share of the fastest branch's latency that keeps
+    On the template's hardware, the latency is limited to the share of the fastest option's latency that keeps
     to the target: if no time stays, to the target's latency divided by the ratio. If the template limits
     `FLOP`, so does the new goal, to that share of the multiply-adds of the smallest branch. The limit of
     `FLOP` also replaces one of latency if the package was not made for the template's hardware and threads,
@@ -86,7 +86,7 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
         package: Manifest of the version in use.
         shortfall: The targets, and the conditions under which they are missed.
     """
-    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no branch keeps to the targets"
+    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no option keeps to the targets"
     if targets.accuracy is not None:
         accuracy = {**(goal.accuracy or {}), OVERALL: targets.accuracy}
         goal = goal.model_copy(update={"accuracy": accuracy})

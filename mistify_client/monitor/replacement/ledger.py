@@ -41,7 +41,7 @@ class Replacement(BaseModel):
         job: Id of the server's job that goals are added to; None while there is none.
         phase: The phase of the work that comes next.
         faster: True if the new package has to be faster than the one in use, which is too slow.
-        fastest_ms: Milliseconds of the fastest branch of the previous package when the new one was installed;
+        fastest_ms: Milliseconds of the fastest option of the previous package when the new one was installed;
             None if not known.
         trials: Number of trials that were begun on this device, including those that ended the daemon.
         reason: The reason for the present phase.

@@ -35,7 +35,7 @@ class Steps:
         config: Settings of the background path.
         connect: Returns a new client of the server for each step.
         keep: Writes a replacement to disk in the middle of a step.
-        fastest_ms: Returns the present milliseconds of the fastest branch in use; None if not known.
+        fastest_ms: Returns the present milliseconds of the fastest option in use; None if not known.
         run_trial: Tries a candidate beside the package in use.
     """
 

@@ -23,7 +23,7 @@ def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> P
         return options
     axis = latency_axis(hardware)
     predicted = tuple(
-        replace(option, latency_ms=part.achieved[axis], p95_ms=None)
+        replace(option, costs=replace(option.costs, latency_ms=part.achieved[axis], p95_ms=None))
         for option, part in zip(options.options, parts(manifest), strict=True)
     )
     return replace(options, options=predicted, hardware=hardware)

@@ -38,7 +38,7 @@ class LatencyEstimator:
     that. If only the entered option were corrected, all corrections would rise with time.
 
     Args:
-        expected_ms: Milliseconds of each option by the manifest.
+        expected_ms: Milliseconds of each option by the manifest, in the order of the options.
         ratio: Initial value of the ratio.
 
     Attributes:
@@ -63,7 +63,7 @@ class LatencyEstimator:
     def corrected(self, options: Sequence[Option]) -> tuple[Option, ...]:
         """Return the options with corrected latencies, without the ratio."""
         pairs = zip(options, self.corrections, strict=True)
-        return tuple(replace(each, latency_ms=each.latency_ms * factor) for each, factor in pairs)
+        return tuple(_slowed(option, factor) for option, factor in pairs)
 
     def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
         """Update the ratio and the corrections from measured inferences.
@@ -105,3 +105,7 @@ class LatencyEstimator:
 
     def _correct(self, option: int, factor: float) -> None:
         self.corrections[option] = min(_MOST, max(1 / _MOST, self.corrections[option] * factor))
+
+
+def _slowed(option: Option, factor: float) -> Option:
+    return replace(option, costs=replace(option.costs, latency_ms=option.costs.latency_ms * factor))

@@ -7,7 +7,6 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import PART
 from mistify.package.blocks import BLOCKS
 from mistify.package.opened import Package
-from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import POOL, PoolEntry, SubnetPool
 from tests.mistify_client.pools import make_block_package
 
@@ -32,8 +31,6 @@ def pool(store, **changes):
         "examples": 10,
         "data": "mine.npz",
         "strategy": "additive",
-        "execution": Execution.INTERPRETER,
-        "threads": 1,
         "entries": entries,
     }
     return SubnetPool(**fields | changes)
@@ -68,7 +65,10 @@ def test_where_there_is_none_nothing_is_wrong(store):
     assert SubnetPool.load(store / "nowhere", Package.open(store)) is None
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"format_version": 2}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", '{"format_version": 1}', '{"format_version": 1, "entries": [5]}', '{"format_version": 2}'],
+)
 def test_one_that_cannot_be_read_is_named(store, content):
     (store / POOL).write_text(content)
     with pytest.raises(MistifyError, match="remove it, or replace it by mistify adapt") as caught:

@@ -158,17 +158,17 @@ def start(package, config):
 def test_switches_what_an_app_runs_and_follows_the_targets(package, start):
     with running_app(package) as model:
         daemon = start()
-        assert daemon.until(event="switch", fits=True)["branch"] == 2
-        assert model.branch == 2
+        assert daemon.until(event="switch", fits=True)["option"] == "branch-2"
+        assert model.wanted == "branch-2"
         changed = shown("target", "latency=1ns", "--package", package)
         assert changed.stdout == "latency: 1ns\n"
         assert daemon.until(event="targets")["latency"] == "1ns"
         entry = daemon.until(event="switch")
-        assert (entry["branch"], entry["fits"]) == (0, False)
-        assert "no branch keeps to the targets" in entry["reason"]
+        assert (entry["option"], entry["fits"]) == ("branch-0", False)
+        assert "no option keeps to the targets" in entry["reason"]
         assert shown("target", "--reset", "--package", package).stdout == "as in the config\n"
         assert daemon.until(event="targets")["latency"] == "3600s"
-        assert daemon.until(event="switch", branch=2)["fits"]
+        assert daemon.until(event="switch", option="branch-2")["fits"]
 
 
 def test_an_accuracy_that_no_share_can_be_is_refused_and_changes_nothing(package):
@@ -181,26 +181,26 @@ def test_an_accuracy_that_no_share_can_be_is_refused_and_changes_nothing(package
 
 def test_ends_cleanly_and_keeps_the_branch(package, start):
     daemon = start()
-    daemon.until(event="switch", branch=2)
+    daemon.until(event="switch", option="branch-2")
     assert daemon.end(signal.SIGTERM) == 0
     assert Switchboard.open(state_directory(package)).option == 2
     log = MonitorState.of(package).log.read_text().splitlines()
     assert json.loads(log[-1])["event"] == "stopped"
     assert json.loads(log[-1])["reason"] == "by SIGTERM"
     again = start()
-    assert again.until(event="stay")["branch"] == 2
+    assert again.until(event="stay")["option"] == "branch-2"
 
 
 def test_reads_its_config_again(package, config, start):
     daemon = start()
-    daemon.until(event="switch", branch=2)
+    daemon.until(event="switch", option="branch-2")
     config.write_text("interval = 5")
     daemon.process.send_signal(signal.SIGHUP)
     assert "write its unit" in daemon.until(event="problem", about="config")["reason"]
     config.write_text(CONFIG.replace("60min", "1ns"))
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until(event="config")
-    assert daemon.until(event="switch")["branch"] == 0
+    assert daemon.until(event="switch")["option"] == "branch-0"
 
 
 def test_the_second_daemon_of_a_package_is_refused(package, config, start):
@@ -235,23 +235,23 @@ def test_decides_once(package, config):
     assert json.loads(once.stdout.splitlines()[-1])["event"] == "stay"
     text = shown("status", "--package", package).stdout
     assert "monitor: not running" in text
-    assert "* branch 1: 10ms now, 10ms expected, accuracy 0.8" in text
+    assert "* branch-1: 10ms now, 10ms expected, accuracy 0.8" in text
 
 
 def test_status_shows_what_it_does(package, start):
     assert shown("status", "--package", package).exit_code == 3
     daemon = start()
-    daemon.until(event="switch", branch=2)
+    daemon.until(event="switch", option="branch-2")
     shown("target", "latency=1ns", "accuracy=95%", "--package", package)
-    daemon.until(event="switch", branch=0)
+    daemon.until(event="switch", option="branch-0")
     daemon.process.send_signal(signal.SIGHUP)  # the status is written after the log
     daemon.until(event="config")
     text = shown("status", "--package", package).stdout
     assert f"monitor: running, process {daemon.process.pid}" in text
     assert "targets: latency 1ns, accuracy 95%, not kept to" in text
-    assert "* branch 0" in text
+    assert "* branch-0" in text
     status = json.loads(shown("status", "--json", "--package", package).stdout)
-    assert (status["running"], status["branch"], status["fits"]) == (True, 0, False)
+    assert (status["running"], status["option"], status["fits"]) == (True, "branch-0", False)
     assert "switch" in {entry["event"] for entry in status["last"]}
     assert status["reading"]["memory_available"] > 0
 
@@ -276,14 +276,14 @@ def test_goes_on_whatever_is_wrong_with_its_files(package, start):
     daemon = start()
     assert "mistify target --reset" in daemon.until(event="problem", about="targets")["reason"]
     assert "Is a directory" in daemon.until(event="problem", about="status file")["reason"]
-    daemon.until(event="switch", branch=2)
+    daemon.until(event="switch", option="branch-2")
     kept = (package / "manifest.json").read_bytes()
     (package / "manifest.json").write_text("{")
     Switchboard.open(state_directory(package)).bump()
     assert "is damaged" in daemon.until(event="problem", about="package")["reason"]
     (package / "manifest.json").write_bytes(kept)
     assert "package: no problem any more" in daemon.until(event="recovered")["reason"]
-    daemon.until(event="switch", branch=2)
+    daemon.until(event="switch", option="branch-2")
 
 
 @pytest.fixture

@@ -74,8 +74,8 @@ def site(package):
 def test_a_change_is_reported_at_once_and_the_rest_once_a_minute(site):
     site.step(1.0, 3)
     (first,) = site.received
-    assert (first.name, first.goal_id, first.branches) == ("kitchen-7", "shipped", 3)
-    assert (first.branch, first.fits, first.targets) == (1, True, {"latency": "20ms"})
+    assert (first.name, first.goal_id, first.options) == ("kitchen-7", "shipped", 3)
+    assert (first.option, first.fits, first.targets) == ("branch-1", True, {"latency": "20ms"})
     assert first.expected_ms == first.latency_ms == pytest.approx(EXPECTED_MS[1])
     assert first.last_switch is None
     site.step(1.0, 56)
@@ -85,7 +85,7 @@ def test_a_change_is_reported_at_once_and_the_rest_once_a_minute(site):
     before = datetime.now(UTC).timestamp()
     site.step(3.0, 2)
     *_, switched = site.received
-    assert (switched.branch, switched.last_switch.previous) == (0, 1)
+    assert (switched.option, switched.last_switch.previous) == ("branch-0", "branch-1")
     assert switched.last_switch.reason == switched.reason
     assert before <= switched.last_switch.unix_ms / 1000 <= datetime.now(UTC).timestamp()
     assert switched.latency_ms == pytest.approx(3 * EXPECTED_MS[0], rel=0.1)

@@ -52,7 +52,7 @@ def test_latencies_are_expected_with_the_threads_of_the_package(package, hardwar
     latency = made.latency.model_copy(update={"threads": threads})
     made.model_copy(update={"latency": latency}).save(package)
     foreground = Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, hardware)
-    assert foreground.step(1000.0, 999.0, Targets()).predicted_ms[0] == first_ms
+    assert foreground.step(1000.0, 999.0, Targets()).predicted_ms["branch-0"] == first_ms
 
 
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.95, 1.0, 1.5, 1.9, 2.3, 4.0, 4.9, 5.4, 30.0])
@@ -97,7 +97,7 @@ def test_a_ramp_takes_each_branch_once(device):
     up_and_down = device(load=lambda now: 0.5 + 5 * (1 - abs(now - 1100) / 100), noise=0.03)
     up_and_down.run(200)
     path = [outcome.decision.option for outcome in up_and_down.switches]
-    assert path == [2, 1, 0, 1, 2]
+    assert path == ["branch-2", "branch-1", "branch-0", "branch-1", "branch-2"]
     for outcome in up_and_down.switches:
         assert outcome.decision.fits
 
@@ -127,7 +127,7 @@ def test_corrections_do_not_rise_as_the_load_comes_and_goes(device):
     alternating.load = lambda now: 8.0
     outcome = alternating.run(5)
     corrections = [
-        each.latency_ms / ms for each, ms in zip(outcome.situation.options, EXPECTED_MS, strict=True)
+        each.costs.latency_ms / ms for each, ms in zip(outcome.situation.options, EXPECTED_MS, strict=True)
     ]
     assert corrections == pytest.approx([1.0, 1.0, 1.0], abs=0.1)
     assert outcome.situation.ratio == pytest.approx(8.0, rel=0.1)
@@ -253,9 +253,11 @@ def test_a_new_version_is_a_new_beginning(package, device):
     manifest([branch(1.0, 0.6), branch(2.0, 0.65)], default_branch=1).save(package)
     Switchboard.open(state_directory(package)).bump()
     outcome = versioned.run(4 * INTERVAL)
-    assert (outcome.situation.option, outcome.decision.option) == (1, 1)
+    assert (outcome.situation.option, outcome.decision.option) == ("branch-1", "branch-1")
     assert outcome.situation.idle  # the app still runs the version before, which no longer counts
-    assert outcome.predicted_ms == pytest.approx((3.0, 6.0))  # the conditions are still the same
+    assert list(outcome.predicted_ms.values()) == pytest.approx(
+        [3.0, 6.0]
+    )  # the conditions are still the same
 
 
 def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package, device):
@@ -264,12 +266,12 @@ def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package
     four = [branch(latency, latency / 100) for latency in (1.0, 2.0, 3.0, 4.0)]
     os.replace(manifest(four).save(tmp_path), package / "manifest.json")
     outcome = replaced.run(INTERVAL)
-    assert outcome.predicted_ms == pytest.approx((3.0, 6.0, 9.0, 12.0))
+    assert list(outcome.predicted_ms.values()) == pytest.approx([3.0, 6.0, 9.0, 12.0])
     restarted = Recorder.open(state_directory(package), 4, replaced.switchboard.generation, 1)
     for n in range(5):
         restarted.record(replaced.now + 0.01 * n, 8.0, 8.0, 0.0, option=3, batch=1)
     outcome = replaced.run(INTERVAL)  # in which the app that still runs the package before infers as well
-    assert outcome.predicted_ms == pytest.approx((2.0, 4.0, 6.0, 8.0))
+    assert list(outcome.predicted_ms.values()) == pytest.approx([2.0, 4.0, 6.0, 8.0])
 
 
 def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_nothing(package, device):
@@ -283,8 +285,8 @@ def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_not
 
 def test_latencies_of_the_hardware_that_is_meant(package):
     outcome = on_board(package).step(1000.0, 999.75, Targets(latency="100ms"))
-    assert outcome.predicted_ms == (40.0, 100.0, 250.0)
-    assert outcome.decision.option == 1
+    assert list(outcome.predicted_ms.values()) == [40.0, 100.0, 250.0]
+    assert outcome.decision.option == "branch-1"
 
 
 def test_ratios_to_what_different_machines_take_do_not_mix(package):
@@ -296,10 +298,13 @@ def test_ratios_to_what_different_machines_take_do_not_mix(package):
     for n in range(5):
         recorder.record(1000.0 + n, 80.0, 80.0, 0.0, option=0, batch=1)
     outcome = watched.step(1004.0, 1000.0, Targets())
-    assert (outcome.situation.ratio, outcome.predicted_ms) == (pytest.approx(8.0), pytest.approx((80.0,)))
+    assert (outcome.situation.ratio, outcome.predicted_ms) == (
+        pytest.approx(8.0),
+        pytest.approx({"branch-0": 80.0}),
+    )
     three_branches().save(package)
     Switchboard.open(state).bump()
-    assert watched.step(1005.0, 1004.0, Targets()).predicted_ms == (40.0, 100.0, 250.0)
+    assert list(watched.step(1005.0, 1004.0, Targets()).predicted_ms.values()) == [40.0, 100.0, 250.0]
 
 
 def test_ratios_to_what_other_numbers_of_threads_take_do_not_mix(package):

@@ -113,7 +113,7 @@ def test_tells_decisions_that_change_and_writes_the_status_seldom(watched):
     assert watched.state.status.exists()
     watched.step(3.0, 2)
     assert [entry["event"] for entry in watched.journal.last][-1] == "switch"
-    assert json.loads(watched.state.status.read_text())["branch"] == 0
+    assert json.loads(watched.state.status.read_text())["option"] == "branch-0"
 
 
 def test_asks_for_no_smaller_network_where_time_is_lost_elsewhere(watched, tmp_path):

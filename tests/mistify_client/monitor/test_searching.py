@@ -117,7 +117,7 @@ def test_other_subnets_are_searched_and_run_if_they_fit(narrow):
     assert narrow.entries.until(event="search")["reason"] == "other subnets were searched"
     assert narrow.pool.entries[-1] == best
     assert narrow.monitor._outcome.decision.fits
-    assert narrow.monitor._outcome.decision.option == len(narrow.pool.entries) - 1
+    assert narrow.monitor._outcome.decision.option == f"subnet-{len(narrow.pool.entries) - 1}"
     assert narrow.asked == 0
     assert narrow.pool.budget_ms == pytest.approx(2 * best.latency_ms, rel=1e-3)
 

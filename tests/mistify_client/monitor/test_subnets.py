@@ -112,7 +112,7 @@ def test_what_runs_while_another_one_is_loaded_counts_as_what_it_is(watched):
     watched.step(4.0, 3)
     assert watched.running == 0
     assert watched.monitor._outcome.situation.ratio == pytest.approx(4.0, rel=1e-6)
-    expected = [option.latency_ms for option in watched.monitor._outcome.situation.options]
+    expected = [option.costs.latency_ms for option in watched.monitor._outcome.situation.options]
     assert expected == pytest.approx([entry.latency_ms for entry in SUBNETS], rel=1e-6)
 
 
@@ -123,9 +123,8 @@ def test_an_app_that_cannot_load_a_subnet_is_a_problem_until_it_can(watched):
     assert "options" not in watched.status["problems"]
     watched.step(4.0, 3)
     problem = watched.entries.until(event="problem", about="options")
-    assert (
-        problem["reason"] == "an app still runs subnet 1, because it cannot load subnet 0: its log says why"
-    )
+    expected = "an app still runs subnet-1, because it cannot load subnet-0: its log says why"
+    assert problem["reason"] == expected
     watched.able = True
     watched.step(4.0, 3)
     assert watched.entries.until(event="recovered")["reason"] == "options: no problem any more"
@@ -134,19 +133,24 @@ def test_an_app_that_cannot_load_a_subnet_is_a_problem_until_it_can(watched):
 
 def test_status_shows_subnets_and_their_blocks(package, watched):
     watched.step(3.0, 8)
-    branches = watched.status["branches"]
-    assert [(each["files"], each["execution"]) for each in branches] == [
-        (list(entry.files), "interpreter") for entry in SUBNETS
+    options = watched.status["options"]
+    assert [(each["id"], each["kind"]) for each in options] == [
+        ("subnet-0", "subnet"),
+        ("subnet-1", "subnet"),
     ]
-    assert [each["accuracy"] for each in branches] == [0.7, 0.9]
+    assert [(each["blocks"], each["engine"]) for each in options] == [
+        (list(entry.files), {"execution": "interpreter", "threads": 1}) for entry in SUBNETS
+    ]
+    assert [each["accuracy"] for each in options] == [0.7, 0.9]
+    assert watched.status["option"] == "subnet-0"
     lines = shown("status", "--package", package).stdout.splitlines()
-    assert "* subnet 0: 12ms now, 4ms expected, agreement 0.7" in lines
-    assert "  subnet 1: 30ms now, 10ms expected, agreement 0.9" in lines
+    assert "* subnet-0: 12ms now, 4ms expected, agreement 0.7" in lines
+    assert "  subnet-1: 30ms now, 10ms expected, agreement 0.9" in lines
     assert "subnets: 2, scored on 100 examples; the original network is expected to take 10ms" in lines
     pool = watched.status["pool"]
     assert (pool["metric"], pool["examples"], pool["original_ms"]) == ("agreement", 100, 10.0)
     assert (pool["budget_ms"], pool["data"], pool["strategy"]) == (20.0, "mine.npz", "additive")
-    assert watched.status["reason"].startswith("subnet 0 takes 12ms at the measured ratio 3.00")
+    assert watched.status["reason"].startswith("subnet-0 takes 12ms at the measured ratio 3.00")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,7 @@ def test_a_target_of_accuracy_counts_where_subnets_are_scored_in_such_figures(
 def test_the_server_is_told_of_the_pool(package, watched):
     watched.step(1.0, 2)
     status = device_status("kitchen-7", watched.monitor._outcome, None, {})
-    assert (status.branch, status.branches) == (1, 2)
+    assert (status.option, status.options) == ("subnet-1", 2)
     subnets = tuple(DeviceSubnet(entry.latency_ms, entry.accuracy) for entry in SUBNETS)
     assert status.pool == DevicePool(Metric.AGREEMENT, 100, 10.0, subnets)
     check_status(status)
@@ -198,14 +202,16 @@ def test_a_daemon_switches_what_an_app_runs(package, tmp_path):
     thread.start()
     daemon = Daemon(package, config)
     try:
-        assert model.running == 0
-        assert daemon.until(event="switch")["branch"] == 1
-        while model.running != 1:
+        assert model.running == "subnet-0"
+        assert daemon.until(event="switch")["option"] == "subnet-1"
+        while model.running != "subnet-1":
             model(images(1))
         assert not np.array_equal(model(images(1)), fast)
         assert shown("target", "latency=1ns", "--package", package).exit_code == 0
-        assert daemon.until(event="switch", branch=0)["reason"].endswith("no subnet keeps to the targets")
-        while model.running != 0:
+        assert daemon.until(event="switch", option="subnet-0")["reason"].endswith(
+            "no option keeps to the targets"
+        )
+        while model.running != "subnet-0":
             model(images(1))
         np.testing.assert_array_equal(model(images(1)), fast)
     finally:

@@ -33,7 +33,7 @@ def join_loading() -> None:
 
 def test_a_new_version_takes_over_under_load(branch_package, package, expected):
     model = load(branch_package)
-    model.switch(2)
+    model.switch("branch-2")
     old, new = expected["branches"][2], expected["scores"]
     started, over = threading.Barrier(5), threading.Event()
 
@@ -78,7 +78,7 @@ def test_the_last_of_several_versions_takes_over(branch_package, package, expect
         install(branch_package, new)
         model(expected["image"])
     join_loading()
-    assert model.branch == 1
+    assert model.wanted == "branch-1"
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
     (actual,) = [actual for actual in observed(state_directory(branch_package)) if actual.inferences.size]
     assert actual.generation == 4

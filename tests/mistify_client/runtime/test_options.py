@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+
 from mistify.config.data.metric import Metric
+from mistify.errors import MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
+from mistify.package.options import OptionKind
+from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.executions import Execution
 from mistify_client.monitor.sensing.costs import expected_on
-from mistify_client.runtime.options import Option, options_of
+from mistify_client.runtime.options import Option, OptionCosts, OptionScore, options_of
 from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, manifest, three_branches
 
 
@@ -20,19 +26,22 @@ def test_branches_with_what_the_manifest_says_of_them(tmp_path):
     assert (options.default, options.threads, options.hardware, options.fastest) == (1, 1, "host", 0)
     assert options.options == tuple(
         Option(
-            name=f"branch {number}",
-            latency_ms=latency_ms,
-            accuracy=accuracy,
-            metric=Metric.MSE,
-            p95_ms=2 * latency_ms,
-            memory_bytes=memory,
-            size_bytes=None,
-            achieved={
-                "flops": 1e6 * latency_ms,
-                "memory_bytes": memory,
-                "latency_ms@board": 10 * latency_ms,
-            },
-            blocks=None,
+            kind=OptionKind.BRANCH,
+            id=f"branch-{number}",
+            engine=Engine(execution=Execution.INTERPRETER, threads=1),
+            costs=OptionCosts(
+                latency_ms=latency_ms,
+                p95_ms=2 * latency_ms,
+                memory_bytes=memory,
+                size_bytes=None,
+                axes={
+                    "flops": 1e6 * latency_ms,
+                    "memory_bytes": memory,
+                    "latency_ms@board": 10 * latency_ms,
+                },
+            ),
+            score=OptionScore(accuracy, Metric.MSE),
+            blocks=(),
         )
         for number, (latency_ms, accuracy, memory) in enumerate(
             zip(EXPECTED_MS, ACCURACIES, (1e6, 2e6, 3e6), strict=True)
@@ -42,22 +51,30 @@ def test_branches_with_what_the_manifest_says_of_them(tmp_path):
 
 def test_a_package_without_branches_has_one(tmp_path):
     options = options_of(opened(manifest()), tmp_path)
-    assert [(each.name, each.latency_ms, each.accuracy) for each in options.options] == [
-        ("branch 0", 10.0, 0.8)
+    assert [(each.id, each.costs.latency_ms, each.score.value) for each in options.options] == [
+        ("branch-0", 10.0, 0.8)
     ]
     assert [options.chosen(number) for number in (-1, 0, 1)] == [0, 0, 0]
 
 
-def test_numbers_that_name_no_option_mean_the_default(tmp_path):
+def test_places_without_an_option_mean_the_default(tmp_path):
     options = options_of(opened(three_branches()), tmp_path)
-    assert [options.chosen(number) for number in (-1, 0, 1, 2, 3)] == [1, 0, 1, 2, 1]
+    assert [options.chosen(place) for place in (-1, 0, 1, 2, 3)] == [1, 0, 1, 2, 1]
+    assert [options.at(place).id for place in (-1, 2)] == ["branch-1", "branch-2"]
+
+
+def test_ids_name_places_and_an_unknown_one_is_refused_with_those_that_there_are(tmp_path):
+    options = options_of(opened(three_branches()), tmp_path)
+    assert [options.place_of(each) for each in options.ids] == [0, 1, 2]
+    with pytest.raises(MistifyError, match='no option "branch-3"; it has branch-0, branch-1 and branch-2'):
+        options.place_of("branch-3")
 
 
 def test_latencies_on_the_hardware_that_the_package_was_made_for(tmp_path):
     package = three_branches()
     options = options_of(opened(package), tmp_path)
     predicted = expected_on("board", options, package)
-    assert [each.latency_ms for each in predicted.options] == [10 * each for each in EXPECTED_MS]
+    assert [each.costs.latency_ms for each in predicted.options] == [10 * each for each in EXPECTED_MS]
     assert predicted.hardware == "board"
     for hardware in ("host", "phone", "host@4-threads"):
         assert expected_on(hardware, options, package) is options

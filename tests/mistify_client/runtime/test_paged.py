@@ -17,9 +17,10 @@ from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.opened import Package
 from mistify_client import load
 from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import Blocks, PagedNetwork
-from mistify_client.runtime.options import options_of
+from mistify_client.runtime.options import OptionScore, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, SETTLED_SECONDS, PagedSubnets
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
@@ -53,19 +54,29 @@ def options(package):
     return options_of(Package.open(package), state_directory(package))
 
 
+def ran(model):
+    """What has run how often, and what ran last."""
+    statistics = model.statistics()
+    return statistics.counts, statistics.option
+
+
+def with_engine(engine):
+    return [entry.model_copy(update={"engine": engine}) for entry in SUBNETS]
+
+
 def test_the_options_are_the_subnets_of_the_pool(package):
     write_pool(package)
     model = load(package)
     sizes = [sum((package / file).stat().st_size for file in entry.files) for entry in SUBNETS]
     assert [
-        (each.name, each.kind, each.latency_ms, each.accuracy, each.metric, each.size_bytes)
+        (each.id, each.kind, each.costs.latency_ms, each.score, each.costs.size_bytes)
         for each in model.options
     ] == [
-        ("subnet 0", "subnet", 4.0, 0.7, Metric.AGREEMENT, sizes[0]),
-        ("subnet 1", "subnet", 10.0, 0.9, Metric.AGREEMENT, sizes[1]),
+        ("subnet-0", "subnet", 4.0, OptionScore(0.7, Metric.AGREEMENT), sizes[0]),
+        ("subnet-1", "subnet", 10.0, OptionScore(0.9, Metric.AGREEMENT), sizes[1]),
     ]
-    assert [each.blocks.files for each in model.options] == [FAST, ORIGINAL]
-    assert (model.wanted, model.running) == (1, 1)
+    assert [each.blocks for each in model.options] == [FAST, ORIGINAL]
+    assert (model.wanted, model.running) == ("subnet-1", "subnet-1")
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
 
 
@@ -73,7 +84,7 @@ def test_the_options_are_the_subnets_of_the_pool(package):
 def test_the_best_subnet_within_the_budget_runs_at_first(package, budget_ms, default):
     write_pool(package, budget_ms=budget_ms)
     model = load(package)
-    assert (model.wanted, model.running) == (default, default)
+    assert (model.wanted, model.running) == (f"subnet-{default}",) * 2
     np.testing.assert_allclose(model(images(2)), [fast(package), original()][default], atol=1e-5)
 
 
@@ -84,36 +95,36 @@ def test_a_subnet_that_is_not_in_memory_is_loaded_while_the_one_before_runs(pack
     expected, content = fast(package), (package / HALVED).read_bytes()
     (package / HALVED).unlink()
     os.mkfifo(package / HALVED)
-    model.switch(0)
+    model.switch("subnet-0")
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
     with (package / HALVED).open("wb") as pipe:  # once it is being read
         np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-        assert (model.wanted, model.running) == (0, 1)
-        assert (model.statistics().counts, model.statistics().branch) == ((0, 2), 1)
+        assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
+        assert ran(model) == ({"subnet-0": 0, "subnet-1": 2}, "subnet-1")
         pipe.write(content)
     join_loading(model)
-    assert (model.wanted, model.running) == (0, 0)
+    assert (model.wanted, model.running) == ("subnet-0", "subnet-0")
     np.testing.assert_array_equal(model(images(2)), expected)
-    assert (model.statistics().counts, model.statistics().branch) == ((1, 2), 0)
+    assert ran(model) == ({"subnet-0": 1, "subnet-1": 2}, "subnet-0")
     (seen,) = observed(state_directory(package))
     assert seen.inferences["option"].tolist() == [1, 1, 0]
 
 
 def test_what_was_chosen_last_runs_when_the_package_is_loaded_again(package):
     write_pool(package)
-    load(package).switch(0)
+    load(package).switch("subnet-0")
     again = load(package)
-    assert (again.wanted, again.running) == (0, 0)
+    assert (again.wanted, again.running) == ("subnet-0", "subnet-0")
     np.testing.assert_array_equal(again(images(2)), fast(package))
 
 
 def test_where_what_was_chosen_is_damaged_the_default_runs_until_it_is_not(package, caplog):
     write_pool(package)
-    load(package).switch(0)
+    load(package).switch("subnet-0")
     content = (package / HALVED).read_bytes()
     (package / HALVED).write_bytes(content[:-1])
     model = load(package)
-    assert (model.wanted, model.running) == (0, 1)
+    assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
     assert str(package / HALVED) in caplog.text
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
 
@@ -151,11 +162,11 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
 def test_inferences_go_on_where_no_thread_can_be_started(package, caplog):
     write_pool(package)
     model = load(package)
-    model.switch(0)
+    model.switch("subnet-0")
     with without_threads():
         np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    assert "subnet 0 cannot be loaded" in caplog.text
-    assert (model.wanted, model.running) == (0, 1)
+    assert "subnet-0 cannot be loaded" in caplog.text
+    assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
 
 
 def test_a_block_that_is_damaged_at_first_is_refused_by_its_name(package):
@@ -169,8 +180,8 @@ def test_a_block_that_is_damaged_at_first_is_refused_by_its_name(package):
 def test_a_subnet_that_there_is_not_is_named(package):
     write_pool(package)
     model = load(package)
-    with pytest.raises(MistifyError, match="no subnet 2: its subnets are 0 to 1") as caught:
-        model.switch(2)
+    with pytest.raises(MistifyError, match='no option "subnet-2"; it has subnet-0 and subnet-1') as caught:
+        model.switch("subnet-2")
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
@@ -202,11 +213,11 @@ def test_without_a_pool_the_network_runs_as_a_whole(package, prepare):
     prepare(package)
     (package / ORIGINAL[1]).unlink()  # which a subnet would need
     model = load(package)
-    assert [(each.name, each.latency_ms, each.blocks) for each in model.options] == [("branch 0", 0.1, None)]
-    assert (model.branches, model.branch, model.wanted, model.running) == ((), 0, 0, 0)
+    assert [(each.id, each.costs.latency_ms) for each in model.options] == [("branch-0", 0.1)]
+    assert (model.branches, model.wanted, model.running) == ((), "branch-0", "branch-0")
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    with pytest.raises(MistifyError, match="no branch 0: it has none"):
-        model.switch(0)
+    with pytest.raises(MistifyError, match='no option "subnet-0"; it has branch-0'):
+        model.switch("subnet-0")
 
 
 def damaged(path):
@@ -243,28 +254,28 @@ def join_taking_over(model):
 def test_a_new_pool_is_taken_over(package):
     write_pool(package)
     model = load(package)
-    model.switch(1)
+    model.switch("subnet-1")
     pool = install_pool(package, write_pool(package, SUBNETS[:1]), expected=package)
     assert (pool.generation, pool.entries) == (1, SUBNETS[:1])
     join_taking_over(model)
     np.testing.assert_array_equal(model(images(2)), fast(package))
-    assert [each.blocks.files for each in model.options] == [FAST]
-    assert (model.wanted, model.running) == (0, 0)
+    assert [each.blocks for each in model.options] == [FAST]
+    assert (model.wanted, model.running) == ("subnet-0", "subnet-0")
 
 
 def test_a_pool_that_was_not_announced_is_announced_by_who_reads_it_first(package):
     """Who wrote it was killed. All agree on what an option is: those that run, and those that come."""
     write_pool(package)
     model = load(package)
-    model.switch(0)
+    model.switch("subnet-0")
     write_pool(package, SUBNETS[::-1], generation=1)
-    assert (len(model.options), model.wanted) == (2, 0)
+    assert (len(model.options), model.wanted) == (2, "subnet-0")
     fresh = load(package)
-    assert [each.blocks.files for each in fresh.options] == [ORIGINAL, FAST]
+    assert [each.blocks for each in fresh.options] == [ORIGINAL, FAST]
     assert Switchboard.open(state_directory(package)).generation == 1
-    assert fresh.wanted == 1  # the default, and not what was chosen among others
+    assert fresh.wanted == "subnet-1"  # the default, and not what was chosen among others
     join_taking_over(model)
-    assert (model.options, model.wanted) == (fresh.options, 1)
+    assert (model.options, model.wanted) == (fresh.options, "subnet-1")
 
 
 def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
@@ -287,7 +298,7 @@ model, images = load(Path(sys.argv[1])), np.load(sys.argv[2])
 model(images)
 print("ready", flush=True)
 input()
-model.switch(0)
+model.switch("subnet-0")
 model(images)
 input()
 """
@@ -315,16 +326,16 @@ def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(package, tmp_pat
     if not lost:
         block.write_bytes(content)
     fresh = load(package)
-    assert (fresh.wanted, fresh.running) == (0, int(lost))
+    assert (fresh.wanted, fresh.running) == ("subnet-0", f"subnet-{int(lost)}")
     np.testing.assert_allclose(fresh(images(2)), original() if lost else expected, atol=1e-5)
 
 
 def test_subnets_by_the_other_execution(package):
-    write_pool(package, execution=Execution.COMPILED)
+    write_pool(package, with_engine(Engine(execution=Execution.COMPILED)))
     model = load(package)
-    assert {each.blocks.execution for each in model.options} == {Execution.COMPILED}
+    assert {each.engine.execution for each in model.options} == {Execution.COMPILED}
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    model.switch(0)
+    model.switch("subnet-0")
     model(images(2))
     join_loading(model)
     np.testing.assert_allclose(model(images(2)), fast(package), atol=1e-5)
@@ -340,7 +351,7 @@ def test_subnets_that_pass_integers(tmp_path):
 
 
 def test_threads_are_those_that_the_pool_was_measured_with(package):
-    write_pool(package, threads=2)
+    write_pool(package, with_engine(Engine(threads=2)))
     assert load(package)._loaded.network.threads == 2
     assert load(package, threads=1)._loaded.network.threads == 1
 
@@ -363,12 +374,12 @@ def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
     (state / "switchboard").unlink(missing_ok=True)
     (state / "switchboard").mkdir()  # in place of the file
     model = load(package)
-    model.switch(0)
+    model.switch("subnet-0")
     model(images(2))
     join_loading(model)
     assert "no monitor can switch this model" in caplog.text
     np.testing.assert_array_equal(model(images(2)), fast(package))
-    assert load(package).running == 1
+    assert load(package).running == "subnet-1"
 
 
 def test_a_subnet_that_has_run_for_a_while_is_stitched_and_one_that_is_switched_to_likewise(package):
@@ -414,5 +425,5 @@ def test_a_package_that_is_loaded_again_runs_the_stitched_network(package):
     for file in ORIGINAL:
         (package / file).unlink()  # which nothing reads any more
     model = load(package)
-    assert model.running == 1
+    assert model.running == "subnet-1"
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)

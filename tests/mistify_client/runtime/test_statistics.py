@@ -119,15 +119,16 @@ def test_figures_are_of_the_last_seconds():
     recorder.record(10.0, 100.0, 100.0, 0.0, option=0, batch=1)
     for number in range(1, 101):
         recorder.record(20.0 + number / 100, float(number), float(number), 0.0, option=2, batch=1)
-    statistics = recorder.observed().statistics(5.0, now=22.0)
-    assert (statistics.inferences, statistics.counts, statistics.branch) == (100, (1, 0, 100), 2)
+    statistics = recorder.observed().statistics(["a", "b", "c"], 5.0, now=22.0)
+    assert (statistics.inferences, statistics.option) == (100, "c")
+    assert statistics.counts == {"a": 1, "b": 0, "c": 100}
     assert (statistics.p50_ms, statistics.p95_ms) == pytest.approx((50.5, 95.05))
 
 
 def test_there_are_no_figures_of_nothing():
     recorder = Recorder(1, 0, 1)
-    idle = recorder.observed().statistics(5.0)
-    assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.branch) == (0, None, None, None)
+    idle = recorder.observed().statistics(["a"], 5.0)
+    assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.option) == (0, None, None, None)
 
 
 def test_a_file_of_a_process_that_began_before_there_were_options_can_be_read(tmp_path):

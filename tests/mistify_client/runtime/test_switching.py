@@ -46,8 +46,8 @@ def shared() -> Iterator[Path]:
 def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
     """The scores of each branch."""
     actual = []
-    for branch in range(len(model.branches)):
-        model.switch(branch)
+    for option in model.options:
+        model.switch(option.id)
         actual.append(model(image))
     return actual
 
@@ -67,29 +67,30 @@ def test_every_branch_agrees_with_tensorflow(branch_package, expected):
 def test_runs_the_default_branch_until_it_is_switched(branch_package, expected):
     model = load(branch_package)
     assert [branch.accuracy for branch in model.branches] == [0.6, 0.75, 0.8]
-    assert model.branch == 1
+    assert model.wanted == "branch-1"
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
 
 
 def test_a_switch_lasts(branch_package, expected):
-    load(branch_package).switch(2)
-    assert load(branch_package).branch == 2
+    load(branch_package).switch("branch-2")
+    assert load(branch_package).wanted == "branch-2"
 
 
-@pytest.mark.parametrize("branch", [-1, 3])
-def test_an_unknown_branch_is_named(branch_package, branch):
+@pytest.mark.parametrize("option", ["branch-3", "subnet-0", "0", ""])
+def test_an_option_that_there_is_not_is_named_with_those_that_there_are(branch_package, option):
     model = load(branch_package)
-    with pytest.raises(MistifyError, match=f"no branch {branch}: its branches are 0 to 2") as caught:
-        model.switch(branch)
+    expected = f'no option "{option}"; it has branch-0, branch-1 and branch-2'
+    with pytest.raises(MistifyError, match=expected) as caught:
+        model.switch(option)
     assert caught.value.code is ErrorCode.NOT_FOUND
-    assert model.branch == 1
+    assert model.wanted == "branch-1"
 
 
-def test_a_package_without_branches_has_none_to_switch_to(package):
+def test_a_package_without_branches_has_one_option(package):
     model = load(package)
-    assert (model.branches, model.branch) == ((), 0)
-    with pytest.raises(MistifyError, match="no branch 0: it has none"):
-        model.switch(0)
+    assert (model.branches, model.wanted) == ((), "branch-0")
+    with pytest.raises(MistifyError, match='no option "branch-1"; it has branch-0'):
+        model.switch("branch-1")
 
 
 def test_branches_of_any_batch_size(branch_package, expected):
@@ -110,7 +111,7 @@ def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expe
         branch = 0
         while not done.is_set():
             branch = (branch + 1) % 3
-            model.switch(branch)
+            model.switch(f"branch-{branch}")
 
     switchers = [threading.Thread(target=switch) for _ in range(2)]
     for thread in switchers:
@@ -124,24 +125,25 @@ def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expe
         done.set()
         for thread in switchers:
             thread.join()
-    assert sum(model.statistics().counts) >= 1000
+    assert sum(model.statistics().counts.values()) >= 1000
 
 
 def test_a_switch_holds_from_the_next_inference_on(branch_package, expected):
     model = load(branch_package)
     candidates = by_branch(model, expected["image"])
     for branch in np.random.default_rng(0).integers(0, 3, 200).tolist():
-        ThreadPoolExecutor(1).submit(model.switch, branch).result()
+        ThreadPoolExecutor(1).submit(model.switch, f"branch-{branch}").result()
         assert which(model(expected["image"]), candidates) == branch
 
 
 def test_statistics_are_of_the_inferences(branch_package, expected):
     model = load(branch_package)
     for branch, batch in ((0, 1), (2, 3), (2, 2)):
-        model.switch(branch)
+        model.switch(f"branch-{branch}")
         model(expected["image"][:batch])
     statistics = model.statistics()
-    assert (statistics.inferences, statistics.counts, statistics.branch) == (3, (1, 0, 2), 2)
+    assert (statistics.inferences, statistics.option) == (3, "branch-2")
+    assert statistics.counts == {"branch-0": 1, "branch-1": 0, "branch-2": 2}
     assert statistics.p50_ms is not None
     assert statistics.p95_ms is not None
     assert 0 < statistics.p50_ms <= statistics.p95_ms
@@ -153,7 +155,7 @@ def test_statistics_are_of_the_inferences(branch_package, expected):
 def test_a_package_without_branches_counts_as_one(package, expected):
     model = load(package)
     model(expected["image"])
-    assert (model.statistics().counts, model.statistics().branch) == ((1,), 0)
+    assert (model.statistics().counts, model.statistics().option) == ({"branch-0": 1}, "branch-0")
 
 
 @contextmanager
@@ -180,7 +182,7 @@ def test_two_processes_use_one_package(branch_package, package, expected, data):
     model = load(branch_package)
     with serving(branch_package, data) as other:
         for branch in (0, 2, 1):
-            model.switch(branch)
+            model.switch(f"branch-{branch}")
             np.testing.assert_allclose(infer(other), expected["branches"][branch], atol=1e-6)
         model(expected["image"])
         actual = {actual.pid: actual.counts for actual in observed(state_directory(branch_package))}
@@ -217,7 +219,7 @@ def test_works_where_nothing_can_be_written(branch_package, package, expected, s
             model = load(directory)
             for scores, wanted in zip(by_branch(model, expected["image"]), expected["branches"], strict=True):
                 np.testing.assert_allclose(scores, wanted, atol=1e-6)
-            assert model.statistics().counts == (1, 1, 1)
+            assert list(model.statistics().counts.values()) == [1, 1, 1]
             with pytest.raises(MistifyError, match="Permission denied"):
                 install(directory, package)
     finally:

@@ -73,7 +73,7 @@ def content_of(directory):
 def chosen_files(package):
     """What runs when the package is loaded."""
     model = load(package)
-    return model.options[model.running].blocks.files
+    return next(option.blocks for option in model.options if option.id == model.running)
 
 
 def space_of(package):
@@ -204,8 +204,8 @@ def test_an_app_runs_what_was_chosen(tmp_path):
     assert len(model.options) == 1
     result = adapted(package, tmp_path / "images.npz", "1x")
     model = load(package)
-    assert [option.blocks.files for option in model.options] == [entry.files for entry in result.pool.entries]
-    assert model.options[model.running].blocks.files == result.chosen.files
+    assert [option.blocks for option in model.options] == [entry.files for entry in result.pool.entries]
+    assert [option.blocks for option in model.options if option.id == model.running] == [result.chosen.files]
     expected = load_chain(package, result.chosen.files, 1)({"image": images(2)})["scores"]
     np.testing.assert_array_equal(model(images(2)), expected)
 

@@ -65,14 +65,15 @@ def killed_at(point):
 
 
 def runs(model):
-    return [model.wanted, [option.blocks.files for option in model.options]]
+    ids = [option.id for option in model.options]
+    return [ids.index(model.wanted), [option.blocks for option in model.options]]
 
 
 def is_right(model):
-    number, scores = model.running, model(image)
-    while number != model.running:  # which was loaded in between
-        number, scores = model.running, model(image)
-    files = model.options[number].blocks.files
+    running, scores = model.running, model(image)
+    while running != model.running:  # which was loaded in between
+        running, scores = model.running, model(image)
+    files = next(option.blocks for option in model.options if option.id == running)
     return bool(np.array_equal(scores, load_chain(package, files, 1)({"image": image})["scores"]))
 
 
@@ -83,7 +84,7 @@ for kind, step, measures in (("writes", 1, False), ("writes", 1, True), ("reads"
         if measures:
             next(state.glob("subnets/latency-*")).unlink()
         running = load(package)
-        running.switch(0)
+        running.switch(running.options[0].id)
         old = runs(running)
         status = killed_at((kind, number))
         fresh = load(package)

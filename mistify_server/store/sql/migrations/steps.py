@@ -243,6 +243,19 @@ def embed_recipes(connection: Connection) -> None:
     _change_json(connection, "batches", "plan", change)
 
 
+def name_options(connection: Connection) -> None:
+    """Name the options that devices run by ids, where they were numbers of branches, or of subnets."""
+
+    def change_status(status: dict[str, Any]) -> None:
+        kind = "branch" if status["pool"] is None else "subnet"
+        status["option"] = f"{kind}-{status.pop('branch')}"
+        status["options"] = status.pop("branches")
+        if status["last_switch"] is not None:
+            status["last_switch"]["previous"] = f"{kind}-{status['last_switch']['previous']}"
+
+    _change_json(connection, "fleet", "status", change_status)
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -257,6 +270,7 @@ STEPS: tuple[Step, ...] = (
     prepare_by_itself,  # to 21
     know_scores_of_outputs,  # to 22
     embed_recipes,  # to 23
+    name_options,  # to 24
 )
 
 

@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.options import OptionKind
 from mistify.plugins import plug_ins
-from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.engine import Engine
 from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_policy
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
-from mistify_client.runtime.options import Option
+from mistify_client.runtime.options import Option, OptionCosts, OptionScore
 from tests.support.plug_ins import installed
 
 POLICIES = list(plug_ins(ENTRY_POINTS))
@@ -19,27 +20,27 @@ figures = st.floats(0.01, 1000)
 readings = st.builds(
     SensorReading, cpu_available=st.none() | st.floats(0, 1), battery=st.none() | st.floats(0, 1)
 )
-options = st.builds(
-    Option,
-    name=st.just("branch"),
-    latency_ms=figures,
-    accuracy=st.floats(0, 1),
-    memory_bytes=st.none() | st.floats(1, 1e6),
-)
+costs = st.builds(OptionCosts, latency_ms=figures, memory_bytes=st.none() | st.floats(1, 1e6))
 targets = st.builds(Targets, latency=st.none() | figures, memory=st.none() | st.floats(1, 1e6))
+
+
+def branch(number, costs, accuracy):
+    kind = OptionKind.BRANCH
+    return Option(kind, f"branch-{number}", Engine(), costs, OptionScore(accuracy))
 
 
 @st.composite
 def courses(draw):
     """Draw options and successive moments, from which `follow` makes situations."""
-    drawn = tuple(draw(st.lists(options, min_size=1, max_size=5)))
+    drawn = draw(st.lists(st.tuples(costs, st.floats(0, 1)), min_size=1, max_size=5))
     moments = st.tuples(st.floats(0.05, 3), figures, st.booleans(), readings, targets)
-    return drawn, draw(st.lists(moments, min_size=1, max_size=40))
+    options = tuple(branch(number, *each) for number, each in enumerate(drawn))
+    return options, draw(st.lists(moments, min_size=1, max_size=40))
 
 
 def follow(policy, options, moments):
     """Yield each situation and the decision in it; the chosen option runs in the next situation."""
-    now, since, option, measured_at = 0.0, float("-inf"), 0, SensorReading()
+    now, since, option, measured_at = 0.0, float("-inf"), options[0].id, SensorReading()
     for step, ratio, idle, reading, wanted in moments:
         now += step
         measured_at = measured_at if idle else reading
@@ -54,7 +55,7 @@ def follow(policy, options, moments):
 @given(course=courses())
 def test_every_policy_chooses_an_option_that_there_is_and_says_why(name, course):
     for situation, decision in follow(make_policy({"name": name}), *course):
-        assert 0 <= decision.option < len(situation.options)
+        assert decision.option in [option.id for option in situation.options]
         assert decision.reason
 
 
@@ -82,35 +83,42 @@ def test_no_two_switches_within_the_dwell_unless_over_a_target(course, dwell):
 @given(course=courses())
 def test_what_fits_is_within_the_targets(course):
     for situation, decision in follow(make_policy({}), *course):
-        chosen = situation.options[decision.option]
+        (chosen,) = [option for option in situation.options if option.id == decision.option]
         if decision.fits and situation.targets.latency is not None:
-            assert chosen.latency_ms * situation.ratio <= situation.targets.latency
+            assert chosen.costs.latency_ms * situation.ratio <= situation.targets.latency
         if not decision.fits:
-            assert all(over_a_target(situation, option) for option in range(len(situation.options)))
+            assert all(over_a_target(situation, option) for option in situation.options)
 
 
 def over_a_target(situation, option=None):
     """Return True if an option, by default the one that runs, exceeds a limit in the policy's prediction."""
-    chosen = situation.options[situation.option if option is None else option]
+    costs = (situation.chosen if option is None else option).costs
     then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
     lost = 1.0 if then is None or now is None else max(1.0, then / max(now, 0.05))
     wanted = situation.targets
-    slow = wanted.latency is not None and chosen.latency_ms * situation.ratio * lost > wanted.latency
+    slow = wanted.latency is not None and costs.latency_ms * situation.ratio * lost > wanted.latency
     large = (
-        wanted.memory is not None and chosen.memory_bytes is not None and chosen.memory_bytes > wanted.memory
+        wanted.memory is not None and costs.memory_bytes is not None and costs.memory_bytes > wanted.memory
     )
     return slow or large
 
 
 def test_of_equally_accurate_options_the_faster_one_runs():
-    alike = (Option("branch 0", 10.0, 0.8), Option("branch 1", 4.0, 0.8))
+    alike = (branch(0, OptionCosts(10.0), 0.8), branch(1, OptionCosts(4.0), 0.8))
     moments = [(1.0, 1.0, False, SensorReading(), Targets(latency="20ms"))] * 3
     decided = [decision.option for _, decision in follow(make_policy({}), alike, moments)]
-    assert decided == [0, 1, 1]
+    assert decided == ["branch-0", "branch-1", "branch-1"]
 
 
 SUBNETS = [
-    Option(f"subnet {number}", latency_ms, accuracy, blocks=ChosenBlocks(files=()))
+    Option(
+        OptionKind.SUBNET,
+        f"subnet-{number}",
+        Engine(),
+        OptionCosts(latency_ms),
+        OptionScore(accuracy),
+        ("a",),
+    )
     for number, (latency_ms, accuracy) in enumerate([(2.0, 0.7), (4.0, 0.9), (8.0, 0.89), (16.0, 0.8)])
 ]
 
@@ -129,7 +137,7 @@ def test_the_last_subnet_of_the_pool_runs_that_keeps_to_the_targets(wanted, expe
     """They are ordered by accuracy and loss together; the accuracy alone tells less."""
     moments = [(1.0, 1.0, False, SensorReading(), Targets(**wanted))] * 3
     decided = [decision.option for _, decision in follow(make_policy({}), tuple(SUBNETS), moments)]
-    assert decided[-1] == expected
+    assert decided[-1] == f"subnet-{expected}"
 
 
 def test_settings_are_those_of_the_policy():
@@ -166,7 +174,7 @@ def test_a_policy_that_cannot_be_loaded_is_refused(tmp_path, monkeypatch, module
     assert f"{name}:policy" in problem.fix
 
 
-#: Policies as they were written before there were options, and one that is none.
+#: Policies as they were written before there were options, or before these had ids, and some that are none.
 OF_BEFORE = """
 from mistify.parsing.validation import Settings
 from mistify_client.monitor.policies.base import Decision, Policy
@@ -185,6 +193,9 @@ class Fastest(Policy):
     [
         ("return Decision(len(situation.branches) - 1, True, 'why')", "no attribute 'branches'"),
         ("return Decision(branch=0, fits=True, reason='why')", "unexpected keyword argument 'branch'"),
+        ("return Decision(situation.option, situation.options[0].latency_ms < 5, 'why')", "'latency_ms'"),
+        ("return Decision(len(situation.options) - 1, True, 'why')", "the option 1 of branch-0 and branch-1"),
+        ("return Decision('largest', True, 'why')", "the option 'largest' of branch-0 and branch-1"),
         ("return 1 / 0", "ZeroDivisionError"),
     ],
 )

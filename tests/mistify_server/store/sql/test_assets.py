@@ -17,6 +17,7 @@ from mistify.config.package.tuning import TuningConfig
 from mistify.costs.devices import Device, DeviceTable
 from mistify.costs.profiles import MeasuredProfile
 from mistify.costs.quantization import Quantization
+from mistify.fleet import LastSwitch
 from mistify.jobs.job import BranchFigures, GoalState, JobState, ProgressUpdate
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.edges import EdgeRecord
@@ -24,11 +25,16 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
 from mistify_server.tasks.results import BranchResult, PrepareResult, SourceResult
+from tests.support.paths import REPOSITORY
 from tests.support.stored import VERSIONS, jobs_in, restore
 from tests.support.targets import overall
 
 #: Edges of older versions, which had chosen by test data, are dropped.
 EDGES_KEPT = 17
+
+#: The last schema of a fleet whose options were numbers.
+LAST_WITHOUT_IDS = 23
+DEVICE_STATES = REPOSITORY / "tests" / "data" / "device_state_1"
 
 JSON_COLUMNS = {
     ("batches", "plan"): BatchPlan,
@@ -190,3 +196,21 @@ def test_migrated_models_groups_and_devices_are_read_back(store: Store) -> None:
         "my-board@int8": True,
     }
     assert len(store.devices.table("my-board").readings) > 100
+
+
+@pytest.mark.parametrize(("side", "kind"), [("branches", "branch"), ("subnets", "subnet")])
+def test_devices_that_were_seen_before_options_had_ids_are_read_back(
+    tmp_path: Path, side: str, kind: str
+) -> None:
+    restore(LAST_WITHOUT_IDS, tmp_path)
+    status = json.loads((DEVICE_STATES / side / "fleet_row.json").read_bytes())
+    with closing(sqlite3.connect(tmp_path / "mistify.db")) as connection:
+        row = (status["name"], json.dumps(status), 1_790_000_000_000)
+        connection.execute("INSERT INTO fleet (name, status, seen_unix_ms) VALUES (?, ?, ?)", row)
+        connection.commit()
+    with open_store(tmp_path) as store:
+        (report,) = store.fleet.all()
+    previous = LastSwitch(status["last_switch"]["unix_ms"], f"{kind}-1", status["last_switch"]["reason"])
+    assert report.status.last_switch == previous
+    assert (report.status.option, report.status.options) == (f"{kind}-0", status["branches"])
+    assert report.status.reason == status["reason"]
