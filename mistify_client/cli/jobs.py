@@ -41,7 +41,7 @@ def jobs(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Default: list all jobs.")] = None,
     token_file: TokenFile = None,
 ) -> None:
-    """List the jobs of a server, or show one: its log so far, its goals, and what there is to say of them."""
+    """List the jobs of a server, or show one: its log so far, its goals, and notes about them."""
     console = Console()
     with reported_errors(), _client(server, token_file) as client:
         if job is None:
@@ -71,8 +71,8 @@ def fetch(
 ) -> None:
     """Download the packages of a job and its report into OUT, or the package of one of its goals.
 
-    A download that was broken off goes on where it stopped. Exit code 3: there is no such job, or no package.
-    Exit code 10: a package is damaged on the server; the others, and the report, are there.
+    An interrupted download resumes where it stopped. Exit code 3: there is no such job, or no package.
+    Exit code 10: a package is damaged on the server; the others, and the report, were fetched.
     """
     console, damaged = Console(), DamagedPackages()
     with reported_errors(), _client(server, token_file) as client:

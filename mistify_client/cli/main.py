@@ -83,8 +83,8 @@ def plan(
     """Predict the result of porting to the goals of CONFIG; nothing is started.
 
     Shows the goal tree, the algorithm of each edge with the reason, and the expected costs, seconds and
-    accuracy, with bounds that hold 19 times out of 20. For them a copy of the source is tuned for some
-    seconds. Exit codes: those of `mistify port`; 11 means that some goals cannot be met.
+    accuracy, with bounds that hold 19 times out of 20. To find them, a copy of the source is tuned for a
+    few seconds. Exit codes: those of `mistify port`; 11 means that some goals cannot be met.
     """
     with (
         reported_errors(),

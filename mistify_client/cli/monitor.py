@@ -87,7 +87,7 @@ def target(
     assignments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME=VALUE]...", help="latency, accuracy or memory; the value none lifts a target."
+            metavar="[NAME=VALUE]...", help="latency, accuracy or memory; the value none removes a target."
         ),
     ] = None,
     *,

@@ -67,7 +67,7 @@ def _unforeseen_loss(
         most, expected = _TOLERATED_LOSS, f"{_TOLERATED_LOSS:.0%}"
     else:
         most = foreseen.mean + foreseen.margin
-        expected = f"the {foreseen.mean:.1%} ± {foreseen.margin:.1%} that were foreseen"
+        expected = f"the {foreseen.mean:.1%} ± {foreseen.margin:.1%} that were predicted"
     if lost <= most:
         return ""
     against = f"{metric.shown(accuracy)} against {metric.shown(teacher_accuracy)}"

@@ -115,7 +115,7 @@ def test_many_goals_are_filtered(page: Page, opened: Open, job: Job) -> None:
     expect(shown).to_have_count(300)
     page.get_by_label("State").select_option("unmet")
     expect(shown).to_have_count(60)
-    page.get_by_label("Words").fill("device-001")
+    page.get_by_label("Search").fill("device-001")
     # Two of those ten, and four that were adapted from one of them.
     expect(shown).to_have_count(6)
     expect(page.locator("output")).to_have_text("6 shown")
@@ -141,5 +141,5 @@ def test_without_scripts_the_table_is_there(browser: Browser, job: Job, tmp_path
     page = context.new_page()
     page.goto((tmp_path / "report.html").as_uri())
     expect(page.locator(".goal")).to_have_count(len(job.goals))
-    expect(page.locator("#plots")).to_have_text("Plots need scripts, and a browser of 2023 or later.")
+    expect(page.locator("#plots")).to_have_text("Plots need JavaScript and a browser from 2023 or later.")
     context.close()
