@@ -13,25 +13,13 @@ FOLDERS: Final = ("mistify", "executors", "mistify_server", "mistify_client", "b
 #: Made by protoc.
 GENERATED: Final = Path("mistify/v1")
 
-#: An entry that begins with one of these only leans on the name before it: "network: Of the goal."
-EMPTY_FIRST_WORDS: Final = frozenset(
-    (
-        "As",
-        "Has",
-        "Is",
-        "It",
-        "Likewise",
-        "Of",
-        "That",
-        "There",
-        "They",
-        "Those",
-        "To",
-        "What",
-        "Which",
-        "Whose",
-    )
+#: A first word that only leans on the name before it: "network: Of the goal."
+_EMPTY_FIRST_WORD: Final = re.compile(
+    r"(As|Has|Is|It|Likewise|Of|That|There|They|Those|To|What|Which|Whose)\b"
 )
+
+#: Words that add nothing to a name: "model: The model."
+_FILLERS: Final = frozenset(("a", "all", "an", "each", "its", "of", "the"))
 
 _HEADER: Final = re.compile(r"(Args|Attributes|Raises|Returns|Yields):")
 _DOCUMENTED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -55,9 +43,10 @@ class Entry:
 
     def faults(self) -> Iterator[str]:
         """Yield whatever is wrong with the text."""
-        first = re.split(r"\W", self.text, maxsplit=1)[0]
-        if self.section != "Raises" and first.capitalize() in EMPTY_FIRST_WORDS:
-            yield f'begins with "{first}": say the meaning, shape, unit or range, or leave the entry out'
+        if self.section != "Raises" and (first := _EMPTY_FIRST_WORD.match(self.text)):
+            yield f'begins with "{first[0]}": say the meaning, shape, unit or range, or leave the entry out'
+        if self.name and set(re.findall(r"\w+", self.text.lower())) - _FILLERS <= set(self.name.split("_")):
+            yield "only repeats its name: say more, or leave the entry out"
         if self.text[:1].islower():
             yield "begins with a lower-case letter"
         if not self.text.endswith("."):

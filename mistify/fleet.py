@@ -120,8 +120,8 @@ class FleetSummary:
     """Numbers of devices that have reported.
 
     Attributes:
-        devices: All devices.
-        missing: Devices that miss their targets.
+        devices: Number of all devices.
+        missing: Number of devices that miss their targets.
     """
 
     devices: int

@@ -45,7 +45,6 @@ def write_package(directory: Path, size: Size, images: int) -> Path:
 
     Args:
         directory: A new directory for the package.
-        size: The size of the network.
         images: Number of images.
 
     Returns:

@@ -100,7 +100,6 @@ class Porting:
         data: Training and test data.
         directory: Directory for checkpoints.
         settings: Settings of the algorithm, for the source and for all goals.
-        algorithm: Name of the algorithm.
         cuts: The most cuts of a goal.
         least: The smallest goal's share of the source's multiply-adds, which algorithms prepare for.
 

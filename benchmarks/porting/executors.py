@@ -66,7 +66,6 @@ class Descent(NamedTuple):
         accuracy: Share of the goal -> accuracy of the package on the test file, in percent.
         steps: Training steps of all goals.
         seconds: Duration of the job.
-        algorithms: Algorithm of each goal.
     """
 
     accuracy: Mapping[float, float]

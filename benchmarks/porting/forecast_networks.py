@@ -24,7 +24,6 @@ class Case(NamedTuple):
         data: Loads the examples: inputs and targets.
         epochs: Epochs of training before it is ported; 0 to port it as it is made.
         settings: Settings of the algorithm; empty for the defaults.
-        algorithm: Name of the algorithm.
         fitted: Whether its outcomes were used to choose the constants of the forecast.
     """
 

@@ -99,7 +99,6 @@ class Package(NamedTuple):
     Attributes:
         accuracy: On the test file, in percent.
         latency_ms: Measured on this machine.
-        precision: Precision of the package.
         share: Multiply-adds, as a share of the source's.
         used: Share of the limit on latency that it takes; None without such a limit.
     """

@@ -64,7 +64,6 @@ class Row(NamedTuple):
 
     Attributes:
         share: Multiply-adds, as a share of the source's.
-        precision: Precision of the package.
         package: The package's figures.
         trained_on: Whether the checkpoint was trained for more steps, or the package while it was made.
     """

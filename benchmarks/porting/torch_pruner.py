@@ -77,7 +77,6 @@ class Peer:
 
     Args:
         source: A Keras ResNet-8.
-        train: Training data.
         validation: Data for the choice of learning rates.
         seed: Seed for the order of the examples.
     """

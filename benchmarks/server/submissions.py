@@ -76,7 +76,6 @@ class _Caller:
     """Submits configs to a server, each from an output directory of its own.
 
     Args:
-        address: Address of the server.
         files: Directory of models and data, and for the output directories.
     """
 

@@ -37,7 +37,6 @@ class NamedFunction:
         """Return a function with the inputs and outputs of a model.
 
         Args:
-            model: The model.
             forward: Takes the inputs in order, and returns one output or a list of them.
             variables: The object that holds the variables that it reads; None where it reads none.
         """

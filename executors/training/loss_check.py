@@ -25,7 +25,6 @@ def check_output_loss(
 
     Args:
         name: Name of the output.
-        loss: Name of the loss.
         objectives: Output name -> its objective.
         data: Examples, on some of which the loss is tried.
 

@@ -16,7 +16,6 @@ class TrainingSetup:
     """The data, the teacher and the settings that a network is trained with.
 
     Attributes:
-        train: Training data.
         validation: Examples for all choices, which are never trained on.
         teacher: Output name -> the teacher's predictions for the training data [examples, ...]; None to learn
             from the targets alone.

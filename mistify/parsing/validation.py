@@ -82,7 +82,6 @@ def together(title: str, mistakes: Iterable[tuple[Keys, InvalidValue]]) -> Valid
     """Return the error of a validator that has found several mistakes.
 
     Args:
-        title: Name of the model.
         mistakes: Each with its place below the validated value.
     """
     details = [

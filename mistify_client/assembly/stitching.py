@@ -67,7 +67,6 @@ class _Block:
     Attributes:
         name: Name of the block in errors.
         network: Returned by `read_network`.
-        signatures: Signatures of the network.
     """
 
     name: str

@@ -46,7 +46,6 @@ def try_package(
     """Run a package on `.npy` files several times; yield lines that describe outputs and latency.
 
     Args:
-        package: The directory of the package.
         inputs: `.npy` files, one for each input, in the order of the signature; each array begins with the
             dimension of the batch.
         output: The file for the outputs; None to write none.

@@ -49,7 +49,6 @@ class Monitor:
         package: The directory of the package that was shipped.
         load_config: Reads the config; called again by `reload`.
         journal: The log for changes and problems.
-        sensor: The sensor of the device.
         clock: The clock that inferences are recorded with, in seconds.
     """
 

@@ -112,7 +112,6 @@ class Foreground:
     Args:
         package: The directory of the package that was shipped; its current version runs.
         policy: The policy that chooses the option.
-        sensor: The sensor of the device.
         hardware: The profile whose latencies are expected. For a package that was not made for it, the host's
             are used, and for subnets those that were measured on this device.
     """

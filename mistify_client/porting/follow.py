@@ -55,7 +55,6 @@ def follow(
     """Show a job while it runs, fetch the package of each goal as it ends, then write the report.
 
     Args:
-        client: The client of the server that runs the job.
         out: The directory for the packages and the report.
         display: Shows the progress.
         only: Ids of the goals to show, fetch and wait for; None for all.

@@ -70,7 +70,6 @@ def source_behind(goal_id: str | None, goals: Mapping[str, Goal], sources: Seque
     Args:
         goal_id: None for work on a source, which does not name its batch.
         goals: Id -> goal of the job, as far as they are known.
-        sources: All sources of the job.
     """
     goal = goals.get(goal_id or "")
     batches = {each.batch for each in (goals.values() if goal is None else [goal])}

@@ -29,7 +29,6 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
     A new job begins if the config or the server has changed, or if the earlier job failed or was cancelled.
 
     Args:
-        client: The client of the server.
         config: JSON of the config.
         out: The output directory, in which the submission is recorded.
         server: Identifies the server: an address, or the store of an embedded one.

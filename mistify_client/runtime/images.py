@@ -20,7 +20,6 @@ def prepared_input(manifest: Manifest, image: Array, name: str | None = None) ->
     """Return an image as an input of a package.
 
     Args:
-        manifest: The manifest of the package.
         image: An image for `prepared_image`.
         name: Name of the input; None for the only one that is declared to be made of an image.
 

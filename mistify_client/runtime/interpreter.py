@@ -26,7 +26,6 @@ class Network:
     Its file is read once: it may be removed or replaced while the network is in use.
 
     Attributes:
-        manifest: The manifest of the package.
         threads: Number of threads of LiteRT.
     """
 
@@ -128,7 +127,6 @@ def zeros(inputs: Sequence[TensorInfo], shapes: Shapes | None = None) -> dict[st
     """Return an array of zeros for each input, by name.
 
     Args:
-        inputs: The inputs of a network.
         shapes: Shapes of the arrays; those of a single example if not given.
     """
     if shapes is None:

@@ -25,7 +25,6 @@ class Runnable(Protocol):
     """A network that runs the options of a package, for one thread at a time.
 
     Attributes:
-        manifest: The manifest of the package.
         threads: Number of threads of LiteRT.
     """
 
@@ -54,9 +53,7 @@ class LoadedPackage:
     """A package that is loaded. Several threads may call it; one at a time runs.
 
     Attributes:
-        manifest: The manifest of the package.
         network: Runs the options.
-        options: The options of the package.
         recorder: Records the inferences.
         generation: The generation of the version (`Switchboard.generation`).
     """
@@ -84,7 +81,6 @@ class LoadedPackage:
         Args:
             arrays: The first inputs [batch, ...], in their order; or a dict of all inputs by name.
             named: The other inputs [batch, ...], by name.
-            switchboard: The switchboard of the package.
             finite: Refuse inputs that are not finite.
 
         Returns:
@@ -150,7 +146,6 @@ def recorded(network: Runnable, options: PackageOptions, state: Path, generation
 
     Args:
         network: Runs the options of the package.
-        options: The options of the package.
         state: The state directory of the package.
         generation: The generation of the version (`Switchboard.generation`).
     """

@@ -48,7 +48,6 @@ class PortedModel:
 
     Args:
         package: The directory of the package that was shipped.
-        switchboard: The switchboard of the package.
         loaded: The version that runs at first.
         threads: Number of threads of LiteRT; None for the number that each version was measured with.
         check: Refuse inputs with infinity or NaN.

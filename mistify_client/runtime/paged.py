@@ -37,7 +37,6 @@ class PagedSubnets:
     `SETTLED_SECONDS` are stitched in the background.
 
     Attributes:
-        manifest: The manifest of the package.
         threads: Number of threads of LiteRT.
     """
 

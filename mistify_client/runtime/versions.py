@@ -187,7 +187,6 @@ def consistently(
 
     Args:
         package: The directory of the package that was shipped.
-        switchboard: The switchboard of the package.
         read: Called with the current version and its generation; called again if another version or pool
             became current meanwhile.
         shipped: The package that was shipped, if it has been opened.
@@ -270,7 +269,6 @@ def _target(package: Path, link: str, shipped: Package | None = None) -> Path | 
 
     Args:
         package: The directory of the package that was shipped.
-        link: The name of the link.
         shipped: The package that was shipped, if it has been opened.
     """
     state = state_directory(package)

@@ -46,7 +46,6 @@ class AdaptationResult:
     Attributes:
         package: The version that was adapted.
         chosen: The subnet that runs next.
-        original: The original network.
         pool: The best subnets for all budgets.
         scored: Number of subnets scored.
         runs: Number of times that a block ran on a batch to score them.

@@ -19,7 +19,6 @@ class SubnetSpace:
     Attributes:
         store: The store with the variants.
         variants: Variants that are in a subnet, in the order of the store.
-        original: The original network.
         served: The subnet that made the package's own network; None where that has other blocks.
     """
 

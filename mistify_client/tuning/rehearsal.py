@@ -62,8 +62,6 @@ def rehearsal_of(trainer: PackageTrainer, examples: Examples, settings: Training
 
     Args:
         trainer: Runs the network.
-        examples: The examples of the tuning.
-        settings: Settings of the training.
     """
     weight = settings.rehearsal * _worth_keeping(trainer.manifest)
     if not weight:

@@ -88,7 +88,6 @@ def tune(
         examples: The device's examples (`examples.read_examples`).
         peering: The group to tune with; None to tune alone. If the server is away, the device tunes alone.
         privacy: Trains the published model on noisy data; None publishes the model tuned on the true data.
-        settings: Settings of the training.
         keep: Other examples, on which the network is measured before and after: they are not trained on.
         threads: The number of threads of LiteRT; None for its own choice.
         display: Shows progress.

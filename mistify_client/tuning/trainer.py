@@ -58,7 +58,6 @@ class PackageTrainer:
     It may be called from several threads; calls run one at a time.
 
     Attributes:
-        manifest: The manifest of the package.
         training: The trained weights, targets and signatures; a step takes `training.batch_size` examples.
         ported: The weights of the ported package, before any tuning on a device, by name.
     """
@@ -242,7 +241,6 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     """Load the training network of a package, with the weights that the package serves.
 
     Args:
-        package: The directory of the package.
         threads: The number of threads of LiteRT; None for its own choice.
 
     Raises:
@@ -266,7 +264,6 @@ def write_weights(
     Nothing is converted: the values are replaced in place, so the network runs as fast as before.
 
     Args:
-        package: The directory of the package.
         weights: Weight name -> array, for some or all trained weights.
         out: The file to write; it is there completely or not at all.
 
@@ -292,7 +289,6 @@ def training_of(directory: Path, manifest: Manifest) -> Training:
 
     Args:
         directory: The directory of the package, for the message.
-        manifest: The manifest of the package.
 
     Raises:
         MistifyError: NOT_FOUND, the package has none, with the reason.

@@ -113,8 +113,6 @@ class TrainingState:
 
         Args:
             score: The score of the new weights.
-            weights: The new weights.
-            settings: Settings of the training.
         """
         counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
         peak = max(self.peak, score.accuracy) if counts else self.peak
@@ -161,7 +159,6 @@ def fit(
     Args:
         trainer: Trains the network.
         data: Examples to train on, and to decide when to stop.
-        settings: Settings of the training.
         state: The state to start from.
         after_pass: Called after every pass, with the state and the score of the new weights.
         teacher: A teacher to learn from beside the true targets.

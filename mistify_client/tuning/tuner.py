@@ -29,8 +29,6 @@ class Tuner:
 
     Args:
         trainer: Trains the network, with the weights to start from.
-        data: The data of the device.
-        settings: Settings of the training.
         file: Saves the progress.
         rehearsal: Rehearsal of the network's earlier knowledge; None for none.
         exchange: The exchange with peers; None to tune alone.

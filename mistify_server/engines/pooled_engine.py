@@ -256,7 +256,6 @@ class _Attempt:
 
     Attributes:
         number: 1 for the first attempt.
-        worker: Name of the worker.
         stage: The stage that the worker reported last.
     """
 

@@ -74,7 +74,6 @@ class CollectiveAdaptation:
 
     Args:
         state: The batch, with the results that exist.
-        log: The log of the job.
         artifacts: Keeps the packages.
         queue: The queue of the job's steps.
     """

@@ -18,7 +18,6 @@ class JobRunner:
     """Runs a job from wherever it stands in the store.
 
     Args:
-        store: The store of the job.
         job: The job in its state in the store.
         states: The job's batches in their state in the store.
         on_change: Called after every change of the job.

@@ -28,7 +28,6 @@ def prepare_task(plan: BatchPlan, algorithm: str, root: SourceResult) -> Prepare
     """Return the task in which an algorithm prepares for the nodes that it will adapt.
 
     Args:
-        algorithm: Name of the algorithm.
         root: The result of the batch's source task.
     """
     return PrepareTask(

@@ -21,7 +21,6 @@ class ResolvedBatch:
 
     Attributes:
         number: Number of the batch in its job.
-        batch: The configs.
         model: The place of the model.
         data: The place of the data.
         devices: The measured devices that the goals name.

@@ -42,9 +42,6 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
     """Return the promises of the nodes that have a checkpoint or will have one, by index.
 
     Nodes that failed, or were cancelled before they had a checkpoint, never get one and are left out.
-
-    Args:
-        goals: All goals of its job.
     """
     by_id = {goal.id: goal for goal in goals}
     open_goals = {goal.id for goal in by_id.values() if not goal.state.ended}

@@ -110,7 +110,6 @@ def _unreachable_limit(
     """Describe a limit outside the reachable range.
 
     Args:
-        index: Index of the config.
         name: Name of the axis.
         config: The config with the limit.
         limit: The limit in the axis' unit.

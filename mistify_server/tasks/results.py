@@ -75,7 +75,6 @@ class SourceResult(TaskDone):
         metric: The metric of the test data; the accuracies are agreement where the validation data have no
             labels.
         teacher: The artifact of the tuned source, the teacher of all goals.
-        teacher_accuracy: Accuracy of the teacher.
         teacher_scores: Output -> score of the teacher, by a metric of its own.
         root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
         root_costs: Costs of the root by axis.

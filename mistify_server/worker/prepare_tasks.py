@@ -42,7 +42,6 @@ class Preparer:
     """Lets algorithms prepare.
 
     Args:
-        preparations: Stores preparations.
         checkpoints: Loads the teachers.
         setups: Prepares data and teachers.
         on_progress: Receives the progress.

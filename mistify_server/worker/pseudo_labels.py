@@ -47,7 +47,6 @@ class PseudoLabeller:
         """Return the data with such files; without, where all parts have labels.
 
         Args:
-            data: The data in the config.
             source: Gives the answers.
             seed: Seed for generated inputs.
 
@@ -76,7 +75,6 @@ class PseudoLabeller:
         """Return the data with such files, of a source for which no inputs can be generated.
 
         Args:
-            data: The data in the config.
             outputs: The source's outputs.
 
         Raises:

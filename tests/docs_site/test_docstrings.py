@@ -75,6 +75,11 @@ def test_words_that_lean_on_the_name_are_refused_except_of_errors(text: str) -> 
     assert not list(Entry(1, "Raises", "ValueError", text).faults())
 
 
+def test_an_entry_that_repeats_its_name_says_nothing() -> None:
+    assert len(list(Entry(1, "Args", "model_file", "The file of the model.").faults())) == 1
+    assert not list(Entry(1, "Args", "model_file", "The file of the tuned model.").faults())
+
+
 @pytest.mark.parametrize("text", ["`float16`.", "[examples, 2].", "0 to 1.", "Office hours.", "-1 for none."])
 def test_good_entries_have_no_faults(text: str) -> None:
     assert not list(Entry(1, "Args", "name", text).faults())

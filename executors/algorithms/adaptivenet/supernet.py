@@ -91,7 +91,6 @@ class Supernet:
         Args:
             source: A network. Layers that must not change are in no block that is replaced.
             params: Settings that name the variants.
-            train: Training data.
 
         Returns:
             The supernet; None where nothing can be replaced.

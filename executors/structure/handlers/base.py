@@ -107,7 +107,6 @@ class LayerHandler(ABC):
         """Return the layer's config once its weights have these shapes and its output `channels` channels.
 
         Args:
-            layer: The present layer.
             weights: The new shapes of its weights.
             channels: Number of channels of the new output.
         """

@@ -63,8 +63,6 @@ class Replacement(BaseModel):
         """Return a copy in another phase.
 
         Args:
-            phase: The new phase.
-            reason: The reason for it.
             changes: New values of other attributes.
         """
         return self.model_copy(update={"phase": phase, "reason": reason, **changes})

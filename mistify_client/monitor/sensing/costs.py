@@ -16,8 +16,6 @@ def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> P
 
     Args:
         hardware: Name of a hardware profile.
-        options: The options of the package.
-        manifest: The manifest of the package.
     """
     if options.of_blocks or is_host(hardware) or not made_for(manifest, hardware):
         return options

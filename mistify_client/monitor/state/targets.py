@@ -66,8 +66,6 @@ def check_accuracy(targets: Targets, metric: Metric, source: str) -> None:
     """Check that an accuracy of targets can be reached.
 
     Args:
-        targets: The targets.
-        metric: The metric of the package.
         source: The origin of the targets, for errors.
 
     Raises:

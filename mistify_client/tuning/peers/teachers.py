@@ -29,7 +29,6 @@ class Teachers:
 
     Args:
         trainer: Trains the network that is tuned.
-        data: The data of the device.
         outputs: The stored predictions of peers for the data.
         packages: The packages that peers have tuned.
     """

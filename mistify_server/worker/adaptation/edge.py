@@ -283,7 +283,6 @@ def _planned_by_measurement(
 
     Args:
         readings: Readings of the parent, if it runs here; those of the plans are added.
-        measure: Measures networks.
 
     Returns:
         None if the executor knows no architecture before it adapts.

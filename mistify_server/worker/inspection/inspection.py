@@ -49,7 +49,6 @@ class _Data(NamedTuple):
     """Data of a model and the metrics that suit them.
 
     Attributes:
-        train: Training data.
         validation: Validation data.
         metric: The metric that compares networks.
         tested: Number of test examples; None where these are still to be made.

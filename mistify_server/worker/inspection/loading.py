@@ -43,7 +43,6 @@ class InspectedData:
     Args:
         cache: Loads the data.
         problems: Collects the problems.
-        data: The data in the config.
         signature: The inputs and outputs of the source.
         outputs: Computes the source's outputs.
         generator: Generates inputs for parts that need them; none for a source for which nothing can be

@@ -97,7 +97,6 @@ def calibration(functions: Iterable[NamedFunction], train: Dataset) -> Calibrati
 
     Args:
         functions: All functions that are converted with these examples, each with the same inputs.
-        train: Training data.
 
     Raises:
         MistifyError: INVALID_MODEL, no example is left.

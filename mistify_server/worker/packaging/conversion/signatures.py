@@ -44,7 +44,6 @@ def _moved(model: Any, number: int, inputs: list[int]) -> int:
 
     Args:
         number: Number of the graph.
-        inputs: The inputs that are used.
 
     Returns:
         The number of the new graph. In both, tensors keep their numbers.

@@ -26,7 +26,6 @@ def compare(
         original: The network before its conversion.
         runner: The package, or one of its branches.
         data: Examples, the first of which are compared.
-        precision: The precision of the package.
         fixed: The same for single examples only.
 
     Raises:

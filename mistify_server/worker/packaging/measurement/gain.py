@@ -45,7 +45,6 @@ def drawbacks(
     """Return a remark on the disadvantages of a package against the float32 one of the same checkpoint.
 
     Args:
-        precision: The precision of the package.
         package: Measurements of the package.
         float32: Measurements of the same network in float32.
         metric: The metric of both accuracies.

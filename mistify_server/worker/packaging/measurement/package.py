@@ -200,7 +200,6 @@ def measured_here(latency: MeasuredLatency, precision: Quantization) -> dict[str
 
     Args:
         latency: Milliseconds, with a number of threads.
-        precision: The precision of the package.
     """
     host = at_threads(HOST.name, latency.threads)
     return dict.fromkeys((latency_axis(host), latency_axis(host, precision)), latency.median_ms)
