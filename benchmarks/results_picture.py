@@ -69,7 +69,7 @@ def tradeoffs(text: str) -> dict[str, Points]:
 
 
 def times(text: str) -> dict[str, Points]:
-    """Return how long numbers of goals take, as accurate: (goals, minutes), together and one by one."""
+    """Return the minutes for numbers of goals at equal accuracy: (goals, minutes), together and singly."""
     rows = [[_number(cell) for cell in (row[0], *row[4:])] for row in table("collective", text)]
     factors_of_tools = {"together": [1.0] * len(rows)} | {
         f"one by one, {tool}": [row[place] for row in rows]

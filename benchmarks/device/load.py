@@ -1,9 +1,9 @@
-"""A load on the processor that comes and goes, with one process for each core.
+"""An intermittent load on the processor, with one process for each core.
 
 `python -m benchmarks.device.load BUSY`
 
-Each process is busy for a share of every quarter of a millisecond, with a real-time priority: whatever else
-runs gets the rest, in slices that are shorter than an inference. Without that right it is busy all the time.
+Each process is busy for a share of every quarter of a millisecond, with a real-time priority: other programs
+get the rest, in slices shorter than an inference. Without the right to that priority it is busy all the time.
 """
 
 import os

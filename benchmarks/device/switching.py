@@ -16,25 +16,24 @@ For each network and 3 and 5 branches:
 
 Then a load takes two fifths of the processor and releases it again, every five seconds, while an inference
 begins every two milliseconds, with the five branches of the first network: `monitor` (the daemon, as a
-process of its own), the largest branch and the smallest one. The budget is half again what the largest branch
-takes on the free processor; the monitor's target is four fifths of that, as it judges by the median. The load
-makes inferences take some 1.7 times longer: too long for the largest branch, and not for the smallest, which
-has a third of the largest one's latency, or less. For each:
+process of its own), the largest branch and the smallest one. The budget is one and a half times the largest
+branch's latency on the free processor; the monitor's target is four fifths of that, because it judges by the
+median. The load makes inferences take some 1.7 times longer: too long for the largest branch, and not for the
+smallest, which has a third of the largest one's latency, or less. For each:
 
 - `within`: the share of inferences within the budget; `within_loaded`, of those under the load;
 - `accuracy`: of the branches that ran, the mean over all inferences.
 
-`monitor_accuracy_share` is how much of the accuracy that the largest branch has over the smallest one the
-monitor keeps: one that never switches has 0.
+`monitor_accuracy_share` is the share that the monitor keeps of the largest branch's advantage in accuracy
+over the smallest; a monitor that never switches keeps 0.
 
-`recovery_seconds` is the longest that it took after a change of the load until nine of ten inferences of the
-next half second were within the budget. `failed` are inferences that failed or gave another result than that
-of a branch. `growth_mib` is by how much the process grew in a minute (`--soak SECONDS`) of inferences and
-switches.
+`recovery_seconds` is the longest time after a change of the load until nine of ten inferences of the next
+half second were within the budget. `failed` counts inferences that failed or gave a result of no branch.
+`growth_mib` is the growth of the process in a minute (`--soak SECONDS`) of inferences and switches.
 
-`--packages DIR` keeps the packages, and takes those that are there; a quick run has its own. On a machine
-that does other things as well, put `chrt --reset-on-fork --fifo 1` before the command: they then take nothing
-from the inferences.
+`--packages DIR` keeps the packages, and reuses those that exist; a quick run has its own. On a busy machine,
+put `chrt --reset-on-fork --fifo 1` before the command, so that other programs take nothing from the
+inferences.
 """
 
 import shutil
@@ -171,7 +170,7 @@ def _weight_bytes(package: Path) -> int:
 
 
 def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
-    """Return how many times longer one takes than the other: the median ratio of bursts in turn."""
+    """Return the ratio of two durations: the median over bursts in turn."""
     ratios = []
     for _ in range(_ROUNDS):
         a, b = (median(timed(call) for _ in range(_RUNS)) for call in (alone, inside))
@@ -180,7 +179,7 @@ def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
 
 
 def _switch_seconds(model: PortedModel, features: npt.NDArray[Any], rounds: int = 200) -> float:
-    """Return the seconds of a switch and the first inference after it, beyond those of another inference."""
+    """Return the seconds of a switch and the first inference after it, less those of another inference."""
     ids = [option.id for option in model.options]
     extra = []
     for number in range(rounds):

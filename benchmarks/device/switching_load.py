@@ -114,7 +114,7 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
 
 
 def accuracy_share(figures: Mapping[str, float]) -> float:
-    """Return how much of the largest branch's accuracy over the smallest one's the monitor keeps.
+    """Return the monitor's share of the largest branch's advantage in accuracy over the smallest.
 
     NaN if the largest branch is not the more accurate one.
     """
@@ -194,7 +194,7 @@ def _until_recovered(ended: npt.NDArray[np.float64], within: npt.NDArray[np.bool
 
 
 def _growth(model: PortedModel, features: npt.NDArray[Any], seconds: float) -> float:
-    """Return by how many MiB the process grows while it infers and switches."""
+    """Return the growth of the process in MiB while it infers and switches."""
     _busy(model, features, min(5.0, seconds))
     before = _resident()
     _busy(model, features, seconds)

@@ -132,7 +132,7 @@ class Result:
 
 
 class Timing(NamedTuple):
-    """How latencies are measured: with which numbers of threads, and in how many rounds."""
+    """The conditions of latency measurements: numbers of threads, and rounds."""
 
     threads: Sequence[int]
     rounds: int
@@ -177,7 +177,7 @@ def compare(name: str, timing: Timing) -> list[Result]:
 def _compared(
     parts: Mapping[str, bytes], whole: bytes, reference: bytes, examples: Examples
 ) -> dict[str, Any]:
-    """Return how far the stitched blocks are from the whole network."""
+    """Return the difference between the stitched blocks and the whole network."""
     network = stitched(parts)
     outputs, expected = Runner(network)(examples), Runner(reference)(examples)
     return {
@@ -198,7 +198,7 @@ def _timed(parts: Mapping[str, bytes], whole: bytes, timing: Timing) -> dict[str
 
 
 def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
-    """Convert the network of blocks to int8 as a whole; what they pass on are outputs as well.
+    """Convert the network of blocks to int8 as a whole; the tensors between blocks are outputs as well.
 
     Args:
         blocks: The blocks that make the network, in order.
@@ -223,7 +223,7 @@ def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
 
 
 def _difference(outputs: Arrays, others: Arrays) -> dict[str, float]:
-    """Return how far outputs are from others, as shares of the largest, by name."""
+    """Return the differences between outputs, as shares of the largest, by name."""
     return {
         name: float(np.abs(values - others[name]).max() / np.abs(others[name]).max())
         for name, values in outputs.items()
@@ -231,7 +231,7 @@ def _difference(outputs: Arrays, others: Arrays) -> dict[str, float]:
 
 
 def _steps(outputs: Arrays, others: Arrays, network: bytes) -> float:
-    """Return how far the outputs of an int8 network are from others, in steps of their integers."""
+    """Return the differences between the outputs of an int8 network, in steps of their integers."""
     scales = _scales(network)
     return max(
         (
@@ -279,7 +279,7 @@ def _alone(whole: bytes, blocks: Sequence[bytes], rounds: int) -> float:
 
 
 def _latency(run: Callable[[], object]) -> float:
-    """Return the processor's seconds of a call, in the mean over a burst."""
+    """Return the mean processor seconds of a call over a burst."""
     run()
     (once,) = seconds(run, 1, process_time)
     calls = max(_LEAST_CALLS, math.ceil(_BURST_SECONDS / once))

@@ -2,21 +2,21 @@
 
 `python -m benchmarks.elastic.devices --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
 
-A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8
-(`elastic.stores`). Ten devices have images of the test file, which the server has neither trained nor chosen
-with. The classes of a device have shares of a Dirichlet distribution of 0.1, so that most of its images are
-of one to three. Each device has up to 1,000 images, fewer where the file has no more of its classes; 200 of
-them, or half, are to search on, the others are held out.
+A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8 (`elastic.stores`).
+Ten devices have images of the test file, which the server has neither trained nor chosen with. The shares of
+a device's classes follow a Dirichlet distribution of 0.1, so that most of its images are of one to three
+classes. Each device has up to 1,000 images, fewer where the file has no more of its classes; it searches on
+200 of them, or half, and holds out the others.
 
-The server's choice is the subnet that its executor has for half of the multiply-adds. A device has the
-latency of that as its limit, by a table measured here, and searches as `mistify adapt` does. The figures are
-the points by which its choice is more accurate on the data that it has held out, and the number of devices,
-of ten, on which it is.
+The server's choice is the subnet that its executor has for half of the multiply-adds. A device's limit is the
+latency of that subnet, by a table measured here, and it searches as `mistify adapt` does. The figures are the
+points by which its choice is more accurate on the data that it has held out, and the number of devices, of
+ten, on which it is.
 
-Some of that is due to the table and the search, which the server does not have: so `evenly` is what the same
-search chooses within the same limit with as many images as the server's executor, 500, of all classes, which
-no device has. `fetched` is what a device chooses that has no other blocks than those which `mistify adapt`
-fetches. All is repeated with other devices for each seed; medians over the seeds count.
+Part of the gain is due to the table and the search, which the server does not have: so `evenly` is the choice
+of the same search within the same limit with as many images as the server's executor, 500, of all classes,
+which no device has. `fetched` is a device's choice among the blocks that `mistify adapt` fetches. Everything
+is repeated with other devices for each seed; medians over the seeds count.
 
 DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has a smaller network of few steps and one seed.
 """
@@ -69,7 +69,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class Gain(NamedTuple):
-    """Points that a choice is better than the server's on the data that a device has held out.
+    """Points by which a choice is better than the server's on a device's held-out data.
 
     Attributes:
         own: For the device's choice.

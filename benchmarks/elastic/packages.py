@@ -121,12 +121,12 @@ def _head(size: Size, features: Any) -> Block:
 
 
 def _tensor(position: int) -> str:
-    """Return the name of what blocks pass on at a position."""
+    """Return the name of the tensor between blocks at a position."""
     return f"at_{position}"
 
 
 def _random(inputs: Any, outputs: Any, seed: int) -> keras.Model:
-    """Return a model with random weights, by which features stay of one size."""
+    """Return a model with random weights that keep the scale of features."""
     model, rng = keras.Model(inputs, outputs), np.random.default_rng(seed)
     model.set_weights([rng.normal(0, np.prod(w.shape[:-1]) ** -0.5, w.shape) for w in model.get_weights()])
     return model

@@ -8,7 +8,7 @@ between 0.9 and 0.4 of its multiply-adds: by `adaptivenet`; by `adaptivenet` wit
 LegoDNN has them, and as many training steps; the MobileNet without each of the two stages as well, whose
 steps the other one has; and by `morphnet`, one goal from the other. Accuracies are those on the test file.
 Times are of the processor, with one thread, in one warm worker; training the network, testing and packaging
-are on no side.
+count on neither side.
 
 DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has few steps, three goals and one seed.
 """

@@ -12,16 +12,16 @@ out. Within 0.6 of the original network's latency, by the table of the device, s
   batch by batch; 800 subnets.
 - `additive`: the search that `mistify adapt` has.
 
-Seconds are of the processor, with one thread, from the start of the search; the table is there before. How
-long one side takes to the accuracy of another: of what the two have chosen at their ends, the lower accuracy
-on the data held out is to be reached. A side has it from the moment on after which what it would choose, the
-best so far on the search data, is never below that again. Nothing else looks at the data held out. As usual
-search may end below, a second figure has the accuracy of the faster side for both: where the slower one never
-has it, all of its time counts, and the figure is a lower bound.
+Seconds are of the processor, with one thread, from the start of the search; the table exists already. The
+time of one side to the accuracy of another is the time until it reaches the lower of the two final accuracies
+on the held-out data for good: from then on, its choice, the best so far on the search data, never falls below
+that accuracy. Nothing else uses the held-out data. As usual search may end below, a second figure uses the
+accuracy of the faster side for both: if the slower one never reaches it, all of its time counts, and the
+figure is a lower bound.
 
-The factors are measured apart: how many times fewer subnets `paper` scores to the same accuracy; how many
-times faster 50 subnets near the budget are scored batch by batch than one after the other; and how many
-times faster 50, 100 and 200 are with prefixes that are computed once. Both sides of these run in turn.
+The factors are measured separately: how many times fewer subnets `paper` scores for the same accuracy; how
+many times faster 50 subnets near the budget are scored batch by batch than one after the other; and how many
+times faster 50, 100 and 200 are with prefixes computed once. Both sides of these run in turn.
 
 DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and may be given to runs of their
 own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets; that says nothing
@@ -107,7 +107,7 @@ SIDES: Final[dict[str, Side]] = {
 
 
 class Moment(NamedTuple):
-    """When the best subnet so far became another one; and the end of a search.
+    """A change of the best subnet so far, or the end of a search.
 
     Attributes:
         seconds: Time since the start of the search.
@@ -171,7 +171,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs: Sequence[Mapping[str, Sequence[Moment]]]) -> dict[str, float]:
-    """Return medians over the seeds of how the sides compare."""
+    """Return medians over the seeds of the comparisons."""
     figures: dict[str, float] = {}
     for slow, fast in (
         (ANNEALING, PAPER), (EVOLUTION, PAPER), (ANNEALING, ADDITIVE), (EVOLUTION, ADDITIVE),
@@ -192,13 +192,13 @@ def figures_of(runs: Sequence[Mapping[str, Sequence[Moment]]]) -> dict[str, floa
 
 
 def reached_by(one: Sequence[Moment], other: Sequence[Moment]) -> tuple[Moment, Moment]:
-    """Return when each of two searches has the lower of the accuracies at their ends, and keeps it."""
+    """Return the time at which each of two searches reaches the lower of their final accuracies for good."""
     accuracy = min(one[-1].accuracy, other[-1].accuracy)
     return _since(one, accuracy), _since(other, accuracy)
 
 
 def _since(moments: Sequence[Moment], accuracy: float) -> Moment:
-    """Return the moment from which on an accuracy is kept; the end where it is not."""
+    """Return the time from which on an accuracy is kept; the end where it is not."""
     below = [place for place, moment in enumerate(moments) if moment.accuracy < accuracy]
     return moments[min(below[-1] + 1, len(moments) - 1) if below else 0]
 
@@ -228,7 +228,7 @@ class Watched:
 
 
 def bests(candidates: Sequence[Candidate], budget_ms: float) -> list[int]:
-    """Return the numbers of the candidates that were the best so far within a budget when they came."""
+    """Return the numbers of the candidates that were the best so far within a budget."""
     places: list[int] = []
     for place, one in enumerate(candidates):
         if one.latency_ms <= budget_ms and (
@@ -239,7 +239,7 @@ def bests(candidates: Sequence[Candidate], budget_ms: float) -> list[int]:
 
 
 def _searched(device: Device, side: Side, seed: int) -> list[Moment]:
-    """Search, and return when the best so far became another one, the end last."""
+    """Search, and return the changes of the best subnet so far, and the end."""
     watched = Watched(device.scorer(device.searched), one_by_one=side.usual)
     candidates = search(
         device.space, device.table, watched, device.budget_ms, side.strategy, nearby=not side.usual,

@@ -1,4 +1,4 @@
-"""How fast a package in blocks becomes when its device becomes slow, and what adapting it takes in memory.
+"""The time in which a package in blocks adjusts to a slower device, and the memory to adapt it.
 
 `python -m benchmarks.elastic.update [--quick] [--json FILE]`
 
@@ -7,7 +7,7 @@ channels inside and others in place of two, are adapted to this device on random
 apart by their agreement with the original network, and nothing here depends on how well they do it.
 
 An app then runs one inference after the other, under the monitor, a process of its own with the default
-interval of 250 ms. All at once the device becomes slow: every inference runs four times in place of once, as
+interval of 250 ms. All at once the device becomes slow: every inference runs four times instead of once, as
 if the processor were clocked down. The most accurate subnet then takes twice the target, and the fastest ones
 less than it. Blocks are loaded no slower than before. Repeated, the change at any time of an interval;
 medians, and the worst.
@@ -17,8 +17,8 @@ medians, and the worst.
 - `switch_ms`: of these, from the monitor's last decision: first ends the inference that runs, then blocks are
   loaded while the old subnet still runs.
 
-`memory_ratio` is the most memory that `mistify adapt` takes of a network of 40 MB, over what loading its
-largest subnet and running that once takes: each in a process of its own, less that of one which does neither.
+`memory_ratio` is the peak memory of `mistify adapt` for a network of 40 MB, over that of loading its largest
+subnet and running it once: each in a process of its own, less the memory of a process that does neither.
 """
 
 import json
@@ -139,8 +139,8 @@ def update_of(
 ) -> Update | None:
     """Return the duration of an update; None if the device has not recovered.
 
-    A device has recovered with the first inference that keeps the target, if the median of it and the next
-    ones does too: one alone may have been lucky.
+    A device has recovered with the first inference that meets the target, if the median of it and the next
+    ones does so, too: a single one may be luck.
 
     Args:
         inferences: The inferences since the change, in order.
@@ -216,7 +216,7 @@ class _App:
         return Inference(began, time.time())
 
     def infer_until(self, ended: Callable[[Sequence[Inference]], object]) -> list[Inference]:
-        """Run inferences until something is true of them.
+        """Run inferences until a condition holds.
 
         Raises:
             TimeoutError: It does not become true.
@@ -231,7 +231,7 @@ class _App:
 
 
 def _updates(package: Path, data: Path, rounds: int) -> dict[str, float]:
-    """Slow the device down again and again; return the figures of what the monitor makes of it."""
+    """Slow the device down again and again; return the figures of the monitor's reactions."""
     with np.load(data) as arrays:
         app = _App(package, arrays["x"][:1])
     rng = np.random.default_rng(0)
@@ -244,7 +244,7 @@ def _updates(package: Path, data: Path, rounds: int) -> dict[str, float]:
 
 
 def _update(app: _App, package: Path, phase_ms: float) -> Update:
-    """Slow the device down until it has recovered, under a monitor that is new.
+    """Slow the device down until it has recovered, under a new monitor.
 
     Args:
         app: The running app.
@@ -270,7 +270,7 @@ def _update(app: _App, package: Path, phase_ms: float) -> Update:
 
 
 def _decisions(log: Path) -> Iterator[float]:
-    """Yield when the monitor decided for another subnet, in seconds of the wall clock."""
+    """Yield the times at which the monitor chose another subnet, in seconds of the wall clock."""
     for line in log.read_text().splitlines():
         entry = json.loads(line)
         if entry["event"] == "switch":

@@ -1,4 +1,4 @@
-"""The device's side of `elastic.update`: a process that does one thing, and prints the memory that it took.
+"""The device's side of `elastic.update`: a process that does one thing, and prints its peak memory.
 
 python -m benchmarks.elastic.update_side nothing|largest|adapt PACKAGE DATA
 """

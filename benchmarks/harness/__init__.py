@@ -1,1 +1,1 @@
-"""The rules that all benchmarks share, and what several of them need."""
+"""The rules and helpers that benchmarks share."""

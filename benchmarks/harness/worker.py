@@ -65,7 +65,7 @@ class Reached(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Return the seconds that the goal took."""
+        """Return the seconds of the goal."""
         return sum(self.spent.values())
 
 
@@ -144,7 +144,7 @@ class Porting:
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
 
     def learning(self) -> tuple[Dataset, Dataset]:
-        """Return the examples that tasks train on, and those that they choose by."""
+        """Return the examples that tasks train on, and those for their choices."""
         parts, _ = parts_of(self.data, signature_of(self.source()))
         return SourceCache(lambda progress: None).learning(parts)
 

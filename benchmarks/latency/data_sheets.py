@@ -3,11 +3,11 @@
 `python -m benchmarks.latency.data_sheets [--quick] [--json FILE]`
 
 Measures this machine in float32 with one thread, as `mistify profile-device` does, and takes the peaks of its
-core from the same measurements: twice the multiply-adds per second of the best operator, as data sheets count
-two operations for each, and what copying large arrays reads and writes. Then it predicts the networks of
-several operators: by the formula of the paper (4.1), by the efficiency that Mistify has
+core from the same measurements: twice the multiply-adds per second of the best operator, because data sheets
+count two operations for each, and the bandwidth of copying large arrays. Then it predicts the networks of
+several operators: by the formula of the paper (4.1), by Mistify's efficiency
 (`mistify.costs.efficiency.MEASURED`), and by one fitted here, to the networks that are not left out. The last
-is printed; on the machine that it was fitted to, `MEASURED` came from here.
+one is printed; `MEASURED` is such a fit.
 """
 
 import sys
@@ -96,7 +96,7 @@ def copied_per_second() -> float:
 
 
 def figures_of(readings: Sequence[OperatorTiming], peaks: Peaks) -> dict[str, float]:
-    """Return the errors for networks of several operators, as shares of what was measured."""
+    """Return the errors for networks of several operators, as shares of the measured latency."""
     taken = np.array([1e3 * reading.median_ms for reading in readings])
     several = np.array([len(reading.operations) > 1 for reading in readings])
     predictions = {

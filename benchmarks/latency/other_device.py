@@ -1,16 +1,16 @@
-"""Packages for a device that is not the server: do they keep their limits on latency there?
+"""Packages for another device than the server: do they keep their limits on latency there?
 
 `python -m benchmarks.latency.other_device [--data DIR] [--table FILE] [--quick] [--json FILE]`
 
 The device is a Haswell that QEMU emulates (Debian: `apt-get install qemu-user`), with one thread. LiteRT has
 other kernels there, and floats take a hundred times as long as integers. The client's own commands run on it:
-`mistify profile-device` registers it with a server, which runs beside it natively and learns nothing else of
-it. MLPerf Tiny's ResNet-8 (the built-in digits network without `--data`) is ported to
-shares of the latency that is predicted there for the source, in float32 and int8. Then each package is
-measured on the device, as `mistify report-latency` measures it.
+`mistify profile-device` registers it with a server, which runs beside it natively and knows nothing else
+about it. MLPerf Tiny's ResNet-8 (the built-in digits network without `--data`) is ported to shares of the
+latency that is predicted there for the source, in float32 and int8. Then each package is measured on the
+device, as `mistify report-latency` measures it.
 
-Networks are trained with few steps, as accuracy does not matter here. `--table FILE` keeps what the device
-measured of itself for another run. `--quick` ports one goal.
+Networks are trained with few steps, as accuracy does not matter here. `--table FILE` keeps the device's
+measurements for another run. `--quick` ports one goal.
 """
 
 import json
@@ -79,7 +79,7 @@ class Package(NamedTuple):
 
     @property
     def error(self) -> float:
-        """How much longer than predicted it takes, as a share."""
+        """The share by which it takes longer than predicted."""
         return self.measured_ms / self.predicted_ms - 1
 
 
@@ -145,7 +145,7 @@ def _on(device: Sequence[str], *arguments: str) -> str:
 def _ported(
     client: PortingClient, network: Mapping[str, object], directory: Path, *, quick: bool
 ) -> list[Goal]:
-    """Port the source as it is, then the limits, in one job; fetch all into directories of their names."""
+    """Port the source unchanged, then the limits, in one job; fetch all into directories named after them."""
     common = {**network, "hardware": DEVICE, "algorithm": {"name": "auto", "config": _SETTINGS}}
     precisions, shares = (PRECISIONS[:1], SHARES[:1]) if quick else (PRECISIONS, SHARES)
     goals = [_goal("FLOP", "1x", precision) for precision in precisions]

@@ -15,8 +15,8 @@ from pathlib import Path
 def main(command: str, arguments: Sequence[str]) -> None:
     """Run a command line of Mistify, or measure packages.
 
-    A device has its processor to itself, an emulated one has a share of a busy core. So its clock is the
-    processor time that it gets, set before anything is imported that keeps the clock.
+    A device has its processor to itself, an emulated one has a share of a busy core. So its clock is its
+    processor time, replaced before any module imports the clock.
     """
     time.perf_counter = time.process_time
     from mistify_client.cli.main import app  # noqa: PLC0415

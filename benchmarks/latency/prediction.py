@@ -4,11 +4,11 @@
 
 Profiles this machine at 1 and 2 threads as `mistify profile-device` does, then predicts networks of three
 families (ResNet-8, MobileNet, convolutions over time with dense layers), each at many widths, in float32 and
-int8, and compares with what LiteRT takes for them: the median of the quietest of several bursts, which lie
-between the measurements of the profile, and after them. Targets are those of the worst of the four settings,
-over the networks of all families.
+int8, and compares them with LiteRT's latencies: the median of the quietest of several bursts, during and
+after the measurements of the profile. Targets are those of the worst of the four settings, over the networks
+of all families.
 
-It needs a quiet machine: prefix it by `chrt --reset-on-fork --fifo 1` where that is allowed. Networks are
+It needs a quiet machine: prefix it with `chrt --reset-on-fork --fifo 1` where that is allowed. Networks are
 converted in a process of their own, which then runs at the usual priority.
 """
 

@@ -1,1 +1,1 @@
-"""Benchmarks of porting: accuracy, steps and seconds of jobs, and what is forecast of them."""
+"""Benchmarks of porting: accuracy, steps and seconds of jobs, and forecasts."""

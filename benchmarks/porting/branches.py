@@ -3,9 +3,9 @@
 `python -m benchmarks.porting.branches --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to half of its multiply-adds, with three branches at
-half, once and twice that budget. The largest, which costs what the source does, is compared with the network
-that a goal of the same cost gets by itself. Steps are the default ones. Accuracies are those on the test
-data, means over the seeds; the size is that of `serve.tflite`. `--quick` trains with few steps, of one seed.
+half, once and twice that budget. The largest, which costs as much as the source, is compared with the network
+of a single goal of the same cost. Steps are the default ones. Accuracies are those on the test data, means
+over the seeds; the size is that of `serve.tflite`. `--quick` trains with few steps, of one seed.
 """
 
 import sys
@@ -59,7 +59,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return means over the runs, and what the largest branch loses against a network of its own."""
+    """Return means over the runs, and the loss of the largest branch against a network of its own."""
     figures = {name: mean(of[name] for of in runs) for name in runs[0]}
     lost = mean(of["alone"] - of["largest"] for of in runs)
     return {**figures, "largest_lost": lost}

@@ -4,18 +4,18 @@
 [--picture FILE]`
 
 A source is ported to n goals between its multiply-adds and an eighth of them, evenly spread on a logarithmic
-scale. Collective adaptation goes down one path of all goals with `morphnet`, which takes the same steps in
-all however many goals there are, or trains nested networks for all of them where `auto` would (32 goals and
-more). Against it stand tools that adapt each goal by itself from the same tuned source: Torch-Pruning, which
-learns from the source as well, and `morphnet`. Each of them is run with several numbers of steps, which gives
-a curve of its mean accuracy over its time. Its time at the mean accuracy of collective adaptation is read off
-between two points of this curve: where collective adaptation is better than with the most steps, it is their
-time, a lower bound; where it is worse than with the fewest, it is 0.
+scale. Collective adaptation follows one path of all goals with `morphnet`, with the same total of steps for
+any number of goals, or trains nested networks for all of them where `auto` would (32 goals and more). It is
+compared with tools that adapt each goal by itself from the same tuned source: Torch-Pruning, which learns
+from the source as well, and `morphnet`. Each tool runs with several numbers of steps, which gives a curve of
+its mean accuracy over its time. Its time at the mean accuracy of collective adaptation is read off between
+two points of this curve: where collective adaptation is better than with the most steps, it is their time, a
+lower bound; where it is worse than with the fewest, it is 0.
 
 Sixteen goals are ported case by case, and stand for those between them where there are more. Times are of the
-processor, with one thread, in one warm worker, all that a goal takes counted; tuning the source, packages and
-the choice of the peer's learning rate are on no side. The peer has, for each number of steps, the best of
-several learning rates for a middle goal, by validation data.
+processor, with one thread, in one warm worker, counting everything for a goal; tuning the source, packages
+and the choice of the peer's learning rate count on neither side. The peer has, for each number of steps, the
+best of several learning rates for a middle goal, by validation data.
 
 The networks are MLPerf Tiny's ResNet-8 on CIFAR-10, and the built-in one for digits, which stands against
 `morphnet` alone; `--network` ports one of them, `resnet8` or `digits`. For the former DIR has

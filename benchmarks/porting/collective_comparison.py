@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Ported(NamedTuple):
-    """Some goals.
+    """Results for some goals.
 
     Attributes:
         accuracies: Share of the multiply-adds -> accuracy on the test file in percent.
@@ -34,7 +34,7 @@ Curve = Mapping[int, Ported]
 
 @dataclass(frozen=True)
 class Comparison:
-    """All sides with one seed.
+    """All sides for one seed.
 
     Attributes:
         collective: Number of goals -> goals ported together.
@@ -53,7 +53,7 @@ class Comparison:
         return self._at_its_accuracy(tool, count, attrgetter("steps")) / self.collective[count].steps
 
     def points_below(self, tool: str, steps: int, count: int) -> float:
-        """Return by how many points a tool with so many steps for each goal is better on average."""
+        """Return the points by which a tool with so many steps for each goal is better on average."""
         shares = self._shares(tool, count)
         return self.cases[tool][steps].accuracy(shares) - self.collective[count].accuracy(shares)
 

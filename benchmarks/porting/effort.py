@@ -1,4 +1,4 @@
-"""The effort of people and machines to port to many settings (paper 8.4: Table 5).
+"""The effort of people and machines for many settings (paper 8.4: Table 5).
 
 `python -m benchmarks.porting.effort [--counts N ...] [--seeds N ...] [--quick] [--json FILE]`
 
@@ -7,8 +7,8 @@ all goals, and by a config and a job for each. Both kinds of config are written 
 that could be left out, and their lines that are not blank are counted. The goals of one config share the
 training steps of two goals that are ported alone. Times are from the first call to the last package, on the
 same warm server. At most five of the jobs for one goal are run, evenly spread: their mean time, and their
-mean accuracy against that of the same goals from one config, stand for all. All of it is done with each seed,
-and figures are means over the seeds.
+mean accuracy against that of the same goals from one config, stand for all. Everything is repeated with each
+seed, and figures are means over the seeds.
 """
 
 import json

@@ -4,12 +4,12 @@
 [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips` are tuned on their data once for each
-seed. Then a server that has seen nothing yet ports the tuned network to four goals: in a job by `auto` first,
-which so has nothing to go by but the network, and in one by each algorithm after it. The configs differ in
-nothing but the algorithm's name. `--steps` is the most that a goal takes; how many cuts an algorithm makes
-decides how many it does take. A time is that of the job: reading, preparing, searching, training, packages.
+seed. Then a server that has seen nothing yet ports the tuned network to four goals: first in a job by `auto`,
+which therefore knows nothing but the network, and then in one by each algorithm. The configs differ only in
+the algorithm's name. `--steps` is the maximum for a goal; the actual number depends on an algorithm's cuts.
+Times are those of the jobs: reading, preparing, searching, training, packages.
 
-`--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
+`--quick` trains with few steps, of one seed: it shows that everything works, with far less accurate networks.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Which goals a network can meet on this machine, by the plan of a server."""
+"""The goals that a network can meet on this machine, by the plan of a server."""
 
 import json
 import sys

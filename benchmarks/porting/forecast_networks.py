@@ -16,7 +16,7 @@ _ADAM: Final = {"optimizer": "adam", **_QUICK}
 
 
 class Case(NamedTuple):
-    """A network as a user would have it ported.
+    """A network that a user might port.
 
     Attributes:
         name: Name of the case.
@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 def write_case(case: Case, seed: int, directory: Path) -> dict[str, object]:
-    """Write the model and the data of a case, and return what its configs have in common."""
+    """Write the model and the data of a case, and return the common part of its configs."""
     directory.mkdir(parents=True)
     inputs, targets = case.data()
     order = np.random.default_rng(seed).permutation(len(inputs))
@@ -70,7 +70,7 @@ def _flat_digits() -> tuple[Any, Any]:
 
 
 def _noisy_digits() -> tuple[Any, Any]:
-    """Digits that can hardly be read."""
+    """Digits that are hardly readable."""
     images, labels = _digits()
     return (images + np.random.default_rng(1).normal(0, 0.6, images.shape)).astype(np.float32), labels
 

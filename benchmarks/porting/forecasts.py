@@ -4,13 +4,13 @@
 
 Small networks of several kinds, random or trained for some time, are ported on scikit-learn's data: each in
 two jobs on a store of its own, so that the first forecast knows nothing but benchmarks, and the second has
-the edges of the first. Before each job `plan` says between which accuracies every package will lie 19 times
-of 20. Seeds decide the weights, the parts of the data and the training. The targets are of networks by which
-no constant of the forecast was chosen; with `--fitted`, those by which they were are ported as well.
+the edges of the first. Before each job `plan` gives an interval for the accuracy of every package that should
+hold 19 times of 20. Seeds determine the weights, the parts of the data and the training. The targets are for
+networks that were not used to choose constants of the forecast; `--fitted` also ports those that were.
 
-An interval that always holds is easy to give. So its width counts, and its score (Gneiting and Raftery,
-2007): its width, and 40 times as much as it is missed by. From 0 to 1 it would be 1. With `--data`, MLPerf
-Tiny's ResNet-8 is ported on CIFAR-10 as well. `--quick` has one network and one seed.
+An interval that always holds is easy to give, so its width counts, and its score (Gneiting and Raftery,
+2007): its width plus 40 times the distance by which it is missed. The interval from 0 to 1 scores 1. With
+`--data`, MLPerf Tiny's ResNet-8 is ported on CIFAR-10 as well. `--quick` has one network and one seed.
 """
 
 import json
@@ -72,7 +72,7 @@ _RESNET_SETTINGS: Final = {"source_steps": 200, "adapt_steps": 100, "tune_steps"
 
 
 class Outcome(NamedTuple):
-    """A forecast of a package, and what came.
+    """A forecast of a package, and the outcome.
 
     Attributes:
         case: Name of the network.
@@ -92,12 +92,12 @@ class Outcome(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Return whether the figure came to lie in the interval."""
+        """Return whether the figure lies in the interval."""
         return self.low <= self.reached <= self.high
 
     @property
     def score(self) -> float:
-        """Return the interval's score, the less the better."""
+        """Return the interval's score; lower is better."""
         missed = max(self.low - self.reached, self.reached - self.high, 0.0)
         return self.high - self.low + _PENALTY * missed
 
@@ -117,7 +117,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> Figures:
-    """Return how often intervals held, their median width, and their mean score."""
+    """Return the share of intervals that held, their median width, and their mean score."""
     by_store = {name: [each for each in outcomes if each.fresh is fresh] for name, fresh in _STORES.items()}
     return {
         "held": mean(outcome.held for outcome in outcomes),

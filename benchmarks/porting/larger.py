@@ -5,7 +5,7 @@
 MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to twice its multiply-adds, with the default steps. The
 served network is chosen by validation data: the source itself where the larger network is hardly better.
 Gains are points on the test data. Right after it is widened, to four times its multiply-adds, the source has
-to be as accurate as before: `expansion_difference` is by how many points it is not. `--quick` trains with few
+to be as accurate as before: `expansion_difference` is the difference in points. `--quick` trains with few
 steps, of one seed.
 """
 
@@ -73,7 +73,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs: Sequence[tuple[Network, Network]]) -> dict[str, float]:
-    """Return the points gained, their mean and the least, and how many larger networks are no better.
+    """Return the mean and least gain in points, and the number of larger networks that are no better.
 
     Args:
         runs: The source, and the network that is served in its place.

@@ -4,18 +4,18 @@
 [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 is ported to limits on latency on this machine, memory and size, with the
-precision left to the server and as float32. A small MobileNet on CIFAR-10 and the encoder of
-`porting.snips`, both trained from nothing by the job, are ported to limits on latency and to limits on
-multiply-adds, whose packages at three precisions are what the former are compared with: a limit on latency
-loses what the best package of multiply-adds that takes as long has more, by linear interpolation between two
+precision left to the server and as float32. A small MobileNet on CIFAR-10 and the encoder of `porting.snips`,
+both trained from nothing by the job, are ported to limits on latency and to limits on multiply-adds, and the
+packages of the latter at three precisions are the reference: a limit on latency loses the points by which the
+best package of the same latency under a limit on multiply-adds is better, by linear interpolation between two
 of them over the logarithm of the latency.
 
-Each job has one seed; medians over the seeds count. Goals out of reach, as the least network takes longer by
-the server's plan, are left out, and their targets missed: kernels of integers take little on some machines,
-and as long as those of float32 on others. A goal that fails ends the benchmark. A limit is used to the share
-of it that the package takes.
+Each job has one seed; medians over the seeds count. Goals out of reach by the server's plan, because the
+least network takes longer, are left out, and their targets missed: integer kernels are fast on some machines,
+and as slow as float32 on others. A failed goal ends the benchmark. The use of a limit is the share of it that
+the package takes.
 
-`--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
+`--quick` trains with few steps, of one seed: it shows that everything works, with far less accurate networks.
 """
 
 import json
@@ -147,9 +147,9 @@ def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def losses(packages: Mapping[str, Package]) -> dict[str, float]:
-    """Return the points that each limit on latency loses against multiply-adds that take as long.
+    """Return the points that each limit on latency loses against limits on multiply-adds of equal latency.
 
-    A package in float32 is compared with those in float32.
+    A float32 package is compared with float32 packages.
     """
     lost = {}
     for goal, package in packages.items():
@@ -164,7 +164,7 @@ def losses(packages: Mapping[str, Package]) -> dict[str, float]:
 
 
 def reached_in(latency_ms: float, packages: Sequence[Package]) -> float:
-    """Return the accuracy of the best of some packages that takes so long, interpolated between two."""
+    """Return the accuracy of the best of some packages at a latency, interpolated between two."""
     best: list[Package] = []
     for package in sorted(packages, key=lambda each: each.latency_ms):
         if not best or package.accuracy > best[-1].accuracy:

@@ -3,9 +3,9 @@
 MLPerf Tiny's ResNet-8 is ported to half of its multiply-adds on inputs that are generated from it alone. The
 figure is the share of CIFAR-10's test photos, which no training saw, on which the package and the source
 disagree: its balanced disagreement, the mean over the classes that the source names of the share of their
-photos. As an upper reference it is ported on as many unlabelled photos. It is all done with several seeds
-(the quick run: one); the medians count. Generating is measured in seconds of the processor, as other programs
-slow it less then.
+photos. As an upper reference it is ported on as many unlabelled photos. Everything is repeated with several
+seeds (the quick run: one); the medians count. The time of generating is in seconds of the processor, which
+other programs affect less.
 """
 
 import sys

@@ -11,9 +11,9 @@ well, recalibrate their batch norms on the same images and are measured on the s
 The peer is trained with each of several learning rates. For each share, the rate counts whose network is the
 most accurate on the other tenth of the training file. Figures are means over the seeds.
 
-DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and
-`mlperf_tiny/resnet8_cifar10.h5`. The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures
-one share, with one seed, few steps and two of the learning rates: it shows that all works, not who is better.
+DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
+The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures one share, with one seed, few steps
+and two of the learning rates: it shows that everything works, not who is better.
 """
 
 import sys

@@ -2,17 +2,17 @@
 
 `python -m benchmarks.porting.precision --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
-MLPerf Tiny's ResNet-8 on CIFAR-10, tuned on the data, as it is and adapted to half of its multiply-adds.
-Each of the two checkpoints is packaged at every precision by the server's own task; accuracy is what LiteRT
-makes of the test data, latency the median of its quietest burst of single inferences on one thread. int8-qat
+MLPerf Tiny's ResNet-8 on CIFAR-10, tuned on the data, as it is and adapted to half of its multiply-adds. Each
+of the two checkpoints is packaged at every precision by the server's own task; accuracy is measured in LiteRT
+on the test data, latency is the median of its quietest burst of single inferences on one thread. int8-qat
 trains while it is packaged. It is compared with the float32 package of the same checkpoint after as many more
-training steps; what these steps make of float32 alone is a figure of its own. All of it is done with each
-seed, and figures are means over the seeds: a seed's losses are of the size of what they scatter by.
+training steps; the effect of these steps on float32 alone is a figure of its own. Everything is repeated with
+each seed, and figures are means over the seeds: a single seed's losses are as large as their scatter.
 
-Losses are also given on the validation data: whatever the server supposes of a precision comes from these.
+Losses are also given on the validation data: the server's assumptions about precisions come from these.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
+`--quick` trains with few steps, of one seed: it shows that everything works, with far less accurate networks.
 """
 
 import sys
@@ -119,8 +119,8 @@ def add_options(parser: ArgumentParser) -> None:
 def figures_of(rows: Sequence[Row]) -> Figures:
     """Return the points of accuracy that each precision loses, on the test file and on validation data.
 
-    `trained_on_gained_points` are those that float32 gains on the test file by the additional steps;
-    `halving_validation_lost_points` those that its half loses on validation data.
+    `trained_on_gained_points` are the points that float32 gains on the test file through the additional
+    steps; `halving_validation_lost_points` those that its half loses on validation data.
     """
     figures = {}
     for row in rows:

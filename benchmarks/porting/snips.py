@@ -3,7 +3,7 @@
 DIR has `snips/{train,test}/{seq.in,seq.out,label}`: the words of an utterance, their slots and its intent,
 one line for each (Coucke et al., 2018). A small encoder learns both from nothing, and is ported to goals
 between twice and a quarter of its multiply-adds. An utterance counts as right if its intent and all its slots
-are. It is all done with several seeds (the quick run: one); the median of what they lose counts.
+are. Everything is repeated with several seeds (the quick run: one); the median of the losses counts.
 """
 
 import sys

@@ -5,7 +5,7 @@
 ResNet-8 (MLPerf Tiny's architecture, random weights and data) at four widths, steps of 64 examples by the
 trainer of all algorithms, with a teacher, one thread. The roof is the time of a step's multiply-adds, three
 times those of an inference, at the speed of a product of two large matrices in this process. Each network is
-trained as it is and with the batch norms of Keras itself; the sides take bursts of steps in turn. Times are
+trained with Mistify's batch norms and with those of Keras; the sides take bursts of steps in turn. Times are
 of the processor, which on a busy machine are nearer to those of a quiet one. It needs no data.
 """
 
@@ -94,7 +94,7 @@ def multiply_adds_per_second() -> float:
 
 
 def multiply_adds(model: keras.Model) -> float:
-    """Return those of an inference."""
+    """Return the multiply-adds of an inference."""
     return sum(layer.multiply_adds for layer in analyse(model).network().layers)
 
 

@@ -8,12 +8,13 @@ training steps until it is at most half a point less accurate than the streamed 
 one counts, from the call to the package; both sides use the same server and warm worker.
 
 Tuning the source counts on neither side: both start from the tuned one. A fresh job still reads, measures and
-prepares it; the figure of the adaptation and the package alone is shown beside. Where even the most steps are
-not enough, the ratios are those of the longest fresh job, and so lower bounds: `unmatched_seeds` counts them.
+prepares it; the time of the adaptation and the package alone is shown beside it. If even the most steps are
+not enough, the ratios are those of the longest fresh job, and are lower bounds: `unmatched_seeds` counts
+them.
 
-DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and
-`mlperf_tiny/resnet8_cifar10.h5`. `--quick` trains with few steps, of one seed, for two goals before the
-added one: it shows that all works, its times are mostly other things than training.
+DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
+`--quick` trains with few steps, of one seed, for two goals before the added one: it shows that everything
+works; its times are mostly other work than training.
 """
 
 import json

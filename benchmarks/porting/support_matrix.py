@@ -99,7 +99,7 @@ class Support:
 
 
 def architectures() -> dict[str, Callable[[], keras.Model]]:
-    """Return how to build each architecture, by name."""
+    """Return a builder of each architecture, by name."""
     applications = keras.applications
     names = [name for name in dir(applications) if name[0].isupper()]
     return {name: lambda name=name: _application(name) for name in names} | {
@@ -171,7 +171,7 @@ def half(structure: Structure) -> Keep:
 
 
 def masked(structure: Structure, keep: Keep) -> keras.Model:
-    """Return the whole network with the cut units masked wherever something sums over channels.
+    """Return the whole network with the cut units masked wherever an operation sums over channels.
 
     Layer norms leave them out of their statistics.
     """
@@ -200,7 +200,7 @@ def masked(structure: Structure, keep: Keep) -> keras.Model:
 def _shallow(
     structure: Structure, blocks: Sequence[ResidualBlock], inputs: dict[str, npt.NDArray[Any]]
 ) -> float:
-    """Return how far a network without blocks is from one that ignores the output of these blocks."""
+    """Return the difference between a network without blocks and one that ignores their output."""
     graph = structure.graph
     skips = {
         node.name: node.inputs.index(block.skip)

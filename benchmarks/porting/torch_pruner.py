@@ -1,10 +1,10 @@
 """The peer of `benchmarks.porting.peer_torch_pruning`: Torch-Pruning cuts a ResNet-8 and PyTorch trains it.
 
-Channels are ranked within each layer by the L2 norm over their group, normalised by the mean, and cut in
-many small steps until the multiply-adds are met, as the examples of Torch-Pruning do. Training has all that
-Mistify's has: flipped images, the source's outputs for these and the others as a second target, momentum that
-is kept over cuts, decoupled weight decay, and the average of the last weights. The learning rate is the
-caller's choice.
+Channels are ranked within each layer by the L2 norm over their group, normalised by the mean, and cut in many
+small steps until the multiply-adds are met, as the examples of Torch-Pruning do. Training has all elements of
+Mistify's: flipped images, the source's outputs for these and the others as a second target, momentum that is
+kept over cuts, decoupled weight decay, and the average of the last weights. The learning rate is the caller's
+choice.
 
 Of several settings tried with an earlier version, these came out best on the test file, and were not chosen
 again on validation data: training between cuts, ranking within layers (against all layers at once, and
@@ -103,7 +103,7 @@ class Peer:
         return Cut(network, multiply_adds(network, image) / whole, rate, seconds)
 
     def best(self, share: float, steps: int, rates: Sequence[float]) -> Cut:
-        """Return the same with the learning rate that suits it best, by the validation data."""
+        """Return the same with the learning rate that is best on the validation data."""
         cuts = [self.cut(share, steps, rate) for rate in rates]
         return max(cuts, key=lambda cut: accuracy(cut.network, self._validation))
 
@@ -160,7 +160,7 @@ def pruned(
 
 
 class _Learner:
-    """SGD that goes on where channels are cut away: their momenta go, and all others stay.
+    """SGD that continues after channels are cut: their momenta go, and all others stay.
 
     Args:
         batches: Images, classes, and the teacher's probabilities.
@@ -205,7 +205,7 @@ class _Learner:
                 weight.copy_(average)
 
     def _start(self) -> None:
-        """Take up the weights as they are, and average them again."""
+        """Take up the present weights, and average them again."""
         self._optimizer = torch.optim.SGD(
             self._network.parameters(), self._rate, momentum=_MOMENTUM, nesterov=True
         )

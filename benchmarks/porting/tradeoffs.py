@@ -3,13 +3,13 @@
 `python -m benchmarks.porting.tradeoffs --data DIR [--network {resnet8,snips}] [--quick] [--json FILE]
 [--picture FILE]`
 
-MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips` are ported by a server, in one job
-each, to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and
-0.05 times the source. Goals in latency are ported twice: in float32, and with the precision left to the
-server, as it is in memory. Goals out of reach, as the least network takes longer by the server's plan, are
-left out. Every package is measured in LiteRT. The JSON has the points, by network and series, as
-`NETWORK_SERIES_NUMBER` (what was reached, of the source's in float32) and `NETWORK_SERIES_NUMBER_accuracy`
-(in percent).
+MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips` are ported by a server, in one job each,
+to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and 0.05
+times the source. Goals in latency are ported twice: in float32, and with the precision left to the server, as
+it is in memory. Goals out of reach by the server's plan, because the least network takes longer, are left
+out. Every package is measured in LiteRT. The JSON has the points, by network and series, as
+`NETWORK_SERIES_NUMBER` (the cost reached, as a share of the source's in float32) and
+`NETWORK_SERIES_NUMBER_accuracy` (in percent).
 
 `--quick` has two goals for each axis, and trains with few steps.
 """
@@ -125,7 +125,7 @@ def _point(series: str, goal: Goal, source: Mapping[str, float]) -> Point:
 
 
 def _ported(network: str, data: Path, quick: bool) -> Job:
-    """Port all goals in one job, and return the job as it ended."""
+    """Port all goals in one job, and return the finished job."""
     with TemporaryDirectory() as directory:
         root, common, settings = _source(network, data, Path(directory) / "data")
         common["algorithm"] = {"name": "morphnet", "config": settings | (_QUICK_STEPS if quick else _STEPS)}

@@ -34,7 +34,7 @@ def python_of(checkout: Path) -> Path:
 
 
 class Addresses(NamedTuple):
-    """Where a server listens: `host:port` for gRPC, and its URL."""
+    """The addresses of a server: `host:port` for gRPC, and its URL."""
 
     grpc: str
     url: str
@@ -42,7 +42,7 @@ class Addresses(NamedTuple):
 
 @contextmanager
 def serving(checkout: Path, store: Path, *options: str | Path) -> Iterator[Addresses]:
-    """Run a server of a checkout on a store, and yield where it listens; it is killed at the end.
+    """Run a server of a checkout on a store, and yield its addresses; it is killed at the end.
 
     Raises:
         RuntimeError: The server does not start; it has said why.

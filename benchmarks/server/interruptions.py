@@ -1,12 +1,12 @@
-"""One job, over and over, while its server and its workers are killed: are its packages the same each time?
+"""One job, over and over, while its server and workers are killed: are its packages always the same?
 
 `python -m benchmarks.server.interruptions [--quick] [--json FILE] [--rounds N] [--seed N]`
 
-A real server adapts a small network to a path of two goals. Its packages are what all others
-are compared with, byte by byte; of manifests, all but what names the job, times and latencies. Then come the
-rounds: in each the same config is submitted, in every other round twice at once, and at random moments the
-server or one of its workers is killed by SIGKILL. The first half of the rounds has one slot, the second two.
-Workers that survive a round serve the next one, so that what they have in memory differs from round to round.
+A real server adapts a small network to a path of two goals. Its packages are the reference for all others,
+byte by byte, except for the job's name, times and latencies in manifests. Then come the rounds: in each the
+same config is submitted, in every other round twice at once, and at random moments the server or one of its
+workers is killed by SIGKILL. The first half of the rounds has one slot, the second two. Workers that survive
+a round serve the next one, so that their memory differs from round to round.
 
 `--quick` has 3 rounds.
 """
@@ -79,7 +79,7 @@ def _add_options(parser: ArgumentParser) -> None:
 
 
 def measure(options: Namespace) -> Figures:
-    """Return how many jobs had other packages than the first, which nothing has disturbed."""
+    """Return the number of jobs whose packages differ from the first's, which nothing has disturbed."""
     rounds = options.rounds or (_QUICK_ROUNDS if options.quick else ROUNDS)
     rng, console = np.random.default_rng(options.seed), Console()
     killed: Counter[str] = Counter()
@@ -143,7 +143,7 @@ class _Server:
         return [self._client.submit(config, "").id for _ in range(times)]
 
     def finished(self, job_ids: list[str], meanwhile: Callable[[], None]) -> list[Job]:
-        """Wait for jobs to end, while something else is done again and again."""
+        """Wait for jobs to end, while repeating something else."""
         while True:
             with suppress(MistifyError):  # it is being killed
                 jobs = [self._client.job(job_id) for job_id in job_ids]
@@ -186,7 +186,7 @@ class _Server:
         self._start()
 
     def stop(self) -> None:
-        """Let it end."""
+        """Let the server end."""
         self._process.terminate()
         self._process.wait()
 
@@ -208,7 +208,7 @@ class _Kills:
         self._killed = killed
 
     def __call__(self) -> None:
-        """Kill, if it is time."""
+        """Kill something, if it is time."""
         if not self._moments or time.monotonic() < self._moments[0]:
             return
         self._moments.pop(0)

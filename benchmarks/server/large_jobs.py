@@ -1,13 +1,13 @@
-"""A job of 10,000 goals: what its calls take, what others wait meanwhile, memory, and disk before and after.
+"""A job of 10,000 goals: the times of its calls and of others meanwhile, memory, and disk before and after.
 
 `python -m benchmarks.server.large_jobs [--quick] [--json FILE]`
 
 A real server gets 10,000 goals of the digits model, with limits on two axes, so that the goal tree is no
-chain. The worker that inspects the model runs already. Then all jobs are listed, the job is watched and read
-while its source is trained, 1,000 goals are added, the job is cancelled, cancelled again, and removed.
+chain. The worker that inspects the model is running already. Then all jobs are listed, the job is watched and
+read while its source is trained, 1,000 goals are added, the job is cancelled, cancelled again, and removed.
 Meanwhile another caller, who is connected already, asks for a job of one goal, over and over: the longest
-answer says whether the server can be used by others. Seconds are those of the caller; the server's processor
-time is beside them, since a busy machine slows the one and not the other.
+answer shows whether others can use the server. Seconds are those of the caller; the server's processor time
+is beside them, which is hardly affected by a busy machine.
 
 `--quick` has 1,000 goals and adds 100.
 """
@@ -66,12 +66,12 @@ class Server(NamedTuple):
     store: Path
 
     def memory_mb(self) -> float:
-        """Return the memory that it has in use."""
+        """Return the memory in use."""
         status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1e3
 
     def processor_seconds(self) -> float:
-        """Return the processor time that it has taken, without its workers."""
+        """Return the server's processor time, without its workers."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -124,7 +124,7 @@ class CallTimer:
         self.longest_other = 0.0
 
     def time(self, name: str, call: Callable[[], object], repetitions: int = 1) -> float:
-        """Return the median seconds of a call, and note what it took."""
+        """Return the median seconds of a call, and note them."""
         done = Event()
         with PortingClient(self._server.address) as other, ThreadPoolExecutor(1) as pool:
             other.job(self._small_job)  # connects

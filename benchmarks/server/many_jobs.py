@@ -1,4 +1,4 @@
-"""A store of 5,001 jobs: what listing them takes in the terminal, by HTTP and as a page, and removing one.
+"""A store of 5,001 jobs: the times to list them in the terminal, by HTTP and as a page, and to remove one.
 
 `python -m benchmarks.server.many_jobs [--quick] [--json FILE] [--against DIR]`
 
@@ -47,7 +47,7 @@ _COPIED: Final = ("batches", "checkpoints", "goals", "files")
 
 
 class Side(NamedTuple):
-    """A running server of one checkout, and the command line of the same."""
+    """A running server of one checkout, and the command line of the same checkout."""
 
     name: str
     python: Path
@@ -60,7 +60,7 @@ class Side(NamedTuple):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def get(self, path: str) -> None:
-        """Read what a route answers."""
+        """Read a route's answer."""
         with urllib.request.urlopen(self.url + path) as answer:  # noqa: S310 (our own server)
             answer.read()
 

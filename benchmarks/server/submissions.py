@@ -1,12 +1,12 @@
-"""Submissions of a known model beside a running job: how many a second, against another checkout.
+"""Submissions of a known model beside a running job: the number per second, against another checkout.
 
 `python -m benchmarks.server.submissions [--quick] [--json FILE] [--against DIR]`
 
 A server has one slot, in which a job trains its source. Meanwhile four callers submit one job after another,
-each as `mistify port --server` does: its model and its data are looked for on the server, and its config is
-sent, with other limits each time. Model and data are those of the first job. The same goes, less often, for
-a server of another checkout, each of whose submissions may take many seconds. In the end one submission has a
-model that is new.
+each as `mistify port --server` does: the client looks for its model and data on the server, and sends its
+config, with other limits each time. Model and data are those of the first job. The same is repeated, less
+often, with a server of another checkout, whose submissions may take many seconds each. Finally one submission
+has a new model.
 
 `--quick` has 20 submissions, and 2 of the other checkout.
 """
@@ -84,7 +84,7 @@ class _Caller:
         self._files = files
 
     def submit(self, number: int, model: str = "known.keras") -> tuple[str, float]:
-        """Submit a config; return the id of the job and the seconds that it took."""
+        """Submit a config; return the id of the job and the seconds."""
         text = self._config(number, model)
         start = perf_counter()
         files = local_files(text, [self._files])
@@ -95,7 +95,7 @@ class _Caller:
         return job.id, perf_counter() - start
 
     def begin(self) -> None:
-        """Submit a job that goes on to the end, and wait until it trains."""
+        """Submit a job that runs to the end, and wait until it trains."""
         job_id, _ = self.submit(0)
         with PortingClient(self._address) as client:
             for event in client.watch(job_id):
@@ -114,7 +114,7 @@ class _Caller:
 
 
 def measure(options: Namespace) -> Figures:
-    """Return how many submissions a second there were, and how many times as many as of another checkout."""
+    """Return the number of submissions per second, and its ratio to that of another checkout."""
     count, of_other = (_QUICK, _QUICK_OF_OTHER) if options.quick else (SUBMISSIONS, _OF_OTHER)
     with TemporaryDirectory() as directory:
         files = Path(directory)

@@ -1,17 +1,17 @@
-"""Pages and streams of events of a server whose store is full: how long they take, and what they cost it.
+"""Pages and event streams of a server whose store is full: their times, and their cost to the server.
 
 `python -m benchmarks.server.web [--quick] [--json FILE]`
 
 A store gets 201 jobs with 2,000 goals, one of which has 1,000: planned by a real server, and then with
 packages, scores and twelve events for each goal, as if they had been adapted. Another server then shows them.
-A page is timed from the request to the last byte of all that it consists of, styles, scripts and the library
-that draws plots, over one connection and with nothing kept from before; what a browser then takes to draw it
-is left out. Then 200 streams of a running job's events are opened at a server that has just started, as the
-job's page opens them, and its memory is compared with that before. The job is cancelled at the end, and every
-stream has to report that.
+A page is timed from the request to the last byte of all its parts, styles, scripts and the library that draws
+plots, over one connection and with an empty cache; the browser's time to draw it is left out. Then 200
+streams of a running job's events are opened at a server that has just started, as the job's page opens them,
+and its memory is compared with that before. The job is cancelled at the end, and every stream has to report
+that.
 
-Seconds are those of the caller; the server's processor time is beside them, since a busy machine slows the
-one and not the other.
+Seconds are those of the caller; the server's processor time is beside them, which is hardly affected by a
+busy machine.
 
 `--quick` repeats less.
 """
@@ -78,7 +78,7 @@ _ASSET: Final = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 
 class WebServer(NamedTuple):
-    """A server process, and where it serves HTTP."""
+    """A server process, and its HTTP address."""
 
     process: Server
     host: str
@@ -91,7 +91,7 @@ class WebServer(NamedTuple):
 
 @contextmanager
 def serving(store: Path) -> Iterator[WebServer]:
-    """Run a server of its own process on a store, whose unfinished jobs stay as they are."""
+    """Run a server in a process of its own on a store, whose unfinished jobs stay unfinished."""
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store), "--no-resume"]
     command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with Popen(command, stdout=PIPE, text=True) as process:
@@ -104,7 +104,7 @@ def serving(store: Path) -> Iterator[WebServer]:
 
 
 def fill(directory: Path) -> tuple[str, str]:
-    """Fill a store with jobs that are done and one that runs; return the ids of the large one and of that."""
+    """Fill a store with finished jobs and a running one; return the ids of the large and the running one."""
     with serving(directory) as server, PortingClient(server.process.address) as client:
         large = client.submit(configs(LARGE, "large"), "large").id
         small = client.submit(configs(SMALL, "small"), "small").id
@@ -171,7 +171,7 @@ def _reference() -> ReferenceResult:
 
 
 def _load(server: WebServer, path: str) -> None:
-    """Load a page with all that it consists of."""
+    """Load a page with all its parts."""
     connection = server.connection()
     try:
         page = _get(connection, path).decode()
@@ -197,7 +197,7 @@ def _open_stream(server: WebServer, job: str, after: str) -> HTTPResponse:
 
 
 def _streams(server: WebServer, job: str) -> tuple[float, int]:
-    """Return the memory that open streams cost the server in MB, and how many of them told the job's end."""
+    """Return the server's memory for open streams in MB, and how many streams reported the job's end."""
     with ExitStack() as opened, PortingClient(server.process.address) as client:
         page = _get(server.connection(), f"/jobs/{job}").decode()
         after = page.partition('data-after="')[2].partition('"')[0]

@@ -3,20 +3,20 @@
 `python -m benchmarks.tuning.accuracy --data DIR [--work DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
-`benchmarks/tuning/devices.py` says what the devices are. Each tunes alone until it converges, then once more
-with a teacher, until it converges again: the ideal one (MLPerf Tiny's pretrained ResNet-8, which has seen all
-of CIFAR-10), or 1, 2 or 4 peers that have tuned alone; then, as the paper's step (iv) says, further rounds
-with what the 4 peers have become, as many as the client has. With noise, 4 peers whose models were trained
-from the early weights on images with Laplacian noise (epsilon 4, 16 or 64 for each value of a pixel) alone.
-Pooled is what each device's network reaches when it is trained on the images of all devices. Figures are
-means over the devices, in percent of 2,000 test images, in which all classes are alike; of skewed parts also
-with classes as frequent as on each device, which is what it is used for and what it can measure by itself.
+`benchmarks/tuning/devices.py` describes the devices. Each tunes alone until it converges, then once more with
+a teacher, until it converges again: the ideal one (MLPerf Tiny's pretrained ResNet-8, which has seen all of
+CIFAR-10), or 1, 2 or 4 peers that have tuned alone; then, as the paper's step (iv) says, further rounds with
+the new models of the 4 peers, as many as the client makes. With noise, 4 peers whose models were trained from
+the early weights on images with Laplacian noise (epsilon 4, 16 or 64 for each value of a pixel) alone.
+"Pooled" is each device's network trained on the images of all devices. Figures are means over the devices, in
+percent of 2,000 test images, in which all classes are alike; for skewed parts also with classes as frequent
+as on each device, as in its use and in its own measurements.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`gap` is how many points tuning alone stays below pooled, and `gap_closed` which share of that 4 peers make
-good after all rounds: peers who bring nothing have 0. With several seeds, all figures are means.
+`gap` is the number of points by which tuning alone stays below pooled, and `gap_closed` the share of it that
+4 peers close after all rounds: useless peers have 0. With several seeds, all figures are means.
 
-`--quick` has one seed and of the random parts only alone, pooled, and one round with 4 peers, at full size.
+`--quick` has one seed, and only alone, pooled, and one round with 4 peers on the random parts, at full size.
 """
 
 import sys

@@ -1,13 +1,13 @@
-"""The cost of hostile peers to those who learn from them (paper 5.1).
+"""The cost of hostile peers to devices that learn from them (paper 5.1).
 
 `python -m benchmarks.tuning.adversaries --data DIR [--work DIR] [--quick] [--json FILE]`
 
-`benchmarks/tuning/devices.py` says what the devices are. Beside 4 honest peers a device has 2 hostile ones, a
-third of all: such as have learnt random labels, or such as publish an honest model whose logits are scaled by
-8 (the coordinator refuses norms of 10 times). `lost` are the points of accuracy against the 4 honest peers
-alone, in the mean over the devices; `trusted` is how many of the 6 taught. `honest_gained` are the points
-that the 4 honest peers bring, against tuning without peers: a device that trusts nobody loses nothing, but it
-gains nothing either.
+`benchmarks/tuning/devices.py` describes the devices. Beside 4 honest peers a device has 2 hostile ones, a
+third of all: they have learnt random labels, or publish an honest model whose logits are scaled by 8 (the
+coordinator refuses norms of 10 times). `lost` are the points of accuracy against the 4 honest peers alone, on
+average over the devices; `trusted` is how many of the 6 taught. `honest_gained` are the points that the 4
+honest peers bring, against tuning without peers: a device that trusts nobody loses nothing, but it gains
+nothing either.
 """
 
 import sys

@@ -2,13 +2,13 @@
 
 `python -m benchmarks.tuning.communication --data DIR [--work DIR] [--quick] [--json FILE] [--picture FILE]`
 
-`benchmarks/tuning/devices.py` says what the devices are. Six of them (two with the same package) publish what
-they have tuned alone at a real coordinator; then a device that has nothing yet joins, publishes, gets the
-weights of 1 to 5 peers, and their networks, which it will not need again. All bytes of its messages are
-counted. A round's communication is these bytes over a bandwidth, computed; its training is the processor time
-that a device took to converge with 4 peers as the teacher.
+`benchmarks/tuning/devices.py` describes the devices. Six of them (two with the same package) publish the
+models that they have tuned alone at a real coordinator; then a new device joins, publishes, gets the weights
+of 1 to 5 peers, and their networks, which it will not need again. All bytes of its messages are counted. A
+round's communication is these bytes over a bandwidth, computed; its training is the processor time that a
+device took to converge with 4 peers as the teacher.
 
-The second table has the bytes of tuned weights by how they could travel, in the mean over the devices.
+The second table has the bytes of tuned weights in several encodings, on average over the devices.
 """
 
 import sys
@@ -77,7 +77,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
-    """Return the bytes of all messages of a device, by the number of peers that it gets."""
+    """Return the bytes of all messages of a device, by its number of peers."""
     with TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         packages = {
@@ -95,7 +95,7 @@ def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
 
 
 def _round(exchange: Exchange, count: int, weights: Weights, networks: Path) -> int:
-    """Run step (ii) for a device that has nothing yet and then leaves; return all bytes.
+    """Run step (ii) for a new device, which then leaves; return all bytes.
 
     Raises:
         RuntimeError: The weights that it got are not those of `count` peers.

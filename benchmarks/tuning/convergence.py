@@ -1,14 +1,14 @@
-"""Steps until devices with peers reach what they reach alone (paper 8.2: Figure 6(b)).
+"""Steps until devices with peers reach the accuracy of tuning alone (paper 8.2: Figure 6(b)).
 
 `python -m benchmarks.tuning.convergence --data DIR [--work DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
-`benchmarks/tuning/devices.py` says what the devices are. Each tunes from the common early weights until it
-converges, once alone, and once with 4 peers as the teacher that have done so, as if it joined an existing
-group. A curve is the mean over the devices of the test accuracy of the best weights so far (by each device's
-own validation data), by steps; a device that has converged stays where it is. `fewer_steps` is how many times
-fewer steps than alone the curve with peers takes to where the other one ends: of several seeds the median;
-not a number, which misses the target, if tuning alone gains nothing with one of them.
+`benchmarks/tuning/devices.py` describes the devices. Each tunes from the common early weights until it
+converges, once alone, and once with 4 converged peers as the teacher, as if it joined an existing group. A
+curve is the mean over the devices of the test accuracy of the best weights so far (by each device's own
+validation data), by steps; a device that has converged stays where it is. `fewer_steps` is the factor by
+which the curve with peers needs fewer steps to reach the end of the other: the median over the seeds; not a
+number, which misses the target, if tuning alone gains nothing with one of them.
 """
 
 import math
@@ -84,7 +84,7 @@ def mean_curve(runs: Sequence[Run]) -> Curve:
 def figures_of(single: Curve, together: Curve, steps: int) -> Figures:
     """Return the steps of both curves to the end of the first; infinite if the second never gets there.
 
-    Where the first gains nothing there is nothing to reach: `fewer_steps` is NaN.
+    If the first gains nothing, there is nothing to reach: `fewer_steps` is NaN.
     """
     final = single[-1]
     needed, reached = (int(np.argmax(curve >= final - 1e-9)) for curve in (single, together))

@@ -60,7 +60,7 @@ class Fleet(NamedTuple):
     seconds: float
 
     def lookup(self, device: Device) -> list[str]:
-        """Return the members that a device gets as its peers."""
+        """Return a device's peers."""
         request = pb.PeersRequest(key=wire.key_to_proto(device.key), count=PEERS)
         return [message.peer.member for message in self.stub.Peers(request) if message.HasField("peer")]
 
@@ -79,7 +79,7 @@ class Fleet(NamedTuple):
 
 @contextmanager
 def serving(count: int) -> Iterator[Fleet]:
-    """Run a server with a number of devices."""
+    """Run a server with a given number of devices."""
     with TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         package = fleet.prepare(store)

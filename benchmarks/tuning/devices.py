@@ -3,8 +3,8 @@
 ResNet-8 (MLPerf Tiny's architecture) is trained for a moment on images that no device has; from these early
 weights it is ported to five goals, the packages of five devices. The devices share 5,000 images, in random
 parts or in those of a Dirichlet distribution (0.5) for each class. They tune by the client's own code, in
-LiteRT, in two processes of one thread each; peers' weights go through the files that travel. Accuracy is that
-of the package with the best weights, on 2,000 test images that nobody else sees.
+LiteRT, in two processes of one thread each; peers' weights pass through the files that they exchange.
+Accuracy is that of the package with the best weights, on 2,000 test images that nobody else sees.
 
 The sizes follow from LiteRT's step, which takes 15 to 35 ms for these networks on a quiet core (batches of
 32): a pass through 1,000 images takes some 0.7 s, a run about 20 passes, and there are ninety runs. Results
@@ -98,12 +98,12 @@ def alone(part: str) -> list[Plan]:
 
 
 def noisy(part: str, epsilon: int) -> list[Plan]:
-    """Return plans of what private devices publish."""
+    """Return plans of private devices' publications."""
     return [Plan(part, f"noisy {epsilon}", device, data=NOISY, epsilon=epsilon) for device in range(DEVICES)]
 
 
 def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
-    """Return plans of what hostile devices publish that have learnt nothing."""
+    """Return plans of publications by hostile devices that have learnt nothing."""
     return [
         Plan(part, RANDOM, device, data=RANDOM, most_passes=_RANDOM_PASSES, patience=_RANDOM_PASSES)
         for device in devices
@@ -111,7 +111,7 @@ def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
 
 
 def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start: str = "alone") -> list[Plan]:
-    """Return plans of step (iii): every device goes on, with these peers, from alone or another setting."""
+    """Return plans of step (iii): every device continues with these peers, from alone or another setting."""
     return [
         Plan(part, kind, device, tuple(teachers[device]), start=Plan(part, start, device).name)
         for device in range(DEVICES)

@@ -102,7 +102,7 @@ def device(number: int, width: int = 4) -> Device:
 
 
 def tuned(seed: int, width: int = 4) -> dict[str, NDArray[np.float32]]:
-    """Return weights of the package as a device might have tuned them."""
+    """Return weights of the package as if a device had tuned them."""
     rng = np.random.default_rng(seed)
     return {name: rng.normal(1, 0.1, shape).astype(np.float32) for name, shape in shapes(width).items()}
 

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.tuning.peer_lookup [--quick] [--json FILE] [--picture FILE]`
 
-Points of 1,000 to 1,000,000 devices, as hints make them: location, view angle, label histogram. Two kinds:
+Points of 1,000 to 1,000,000 devices, made from hints: location, view angle, label histogram. Two kinds:
 devices in places (some two hundred in each, with like labels), and devices spread evenly, labels too.
 `PeerIndex` in memory chooses its parameters itself. It is measured against brute force in NumPy at its
 fastest (float32, one matrix-vector product that includes the squared norms, `argpartition`) and, as far as it
@@ -10,8 +10,8 @@ can be built in minutes, against datasketch's HNSW. Queries are new points besid
 at a time; both sides answer the same ones in turn, so that neither finds its data or its code in the cache.
 Recall is measured by brute force in float64.
 
-Everything runs in one thread (`tuning/pinned.py`), and times are of the processor: on a busy machine a clock
-on the wall would count other programs' work against calls that take longer than a time slice.
+Everything runs in one thread (`tuning/pinned.py`), and times are of the processor: on a busy machine,
+wall-clock time would include other programs' work for calls longer than a time slice.
 
 The targets hold for the worse of the two kinds. `growth_exponent` is the slope of the time of a lookup over
 the number of devices, both logarithmic, from 10,000 devices on: 1 would be linear.
@@ -71,7 +71,7 @@ def in_places(devices: int, rng: np.random.Generator) -> Floats:
 
 
 def spread(devices: int, rng: np.random.Generator) -> Floats:
-    """Return points [devices, 15] of devices anywhere, one per square km, all with similar labels."""
+    """Return points [devices, 15] of devices anywhere, one for each square km, all with similar labels."""
     side = np.sqrt(devices)
     location = np.hstack([rng.uniform(0, side, (devices, 2)), np.zeros((devices, 1))])
     shares = np.full((devices, _CLASSES), 1 / _CLASSES)

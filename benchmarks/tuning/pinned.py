@@ -43,7 +43,7 @@ def checked(function: Callable[..., _T], *arguments: object) -> _T:
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """Set the variables that processes started meanwhile inherit."""
+    """Set the environment variables for processes started inside the block."""
     before = dict(os.environ)
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     for name in _OVERRIDES:

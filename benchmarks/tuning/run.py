@@ -239,7 +239,7 @@ def _teacher(
 
 
 def _rows(plan: Plan, work: Path) -> Array:
-    """Return the images of the device."""
+    """Return the device's images."""
     with np.load(work / f"{plan.part}.npz") as parts:
         return np.asarray(parts[str(plan.device)])
 
@@ -250,7 +250,7 @@ def _copy(work: Path, package: PackageReference, directory: Path) -> None:
 
 
 def _file(work: Path, published: Published, directory: Path) -> PeerFile:
-    """Return the weights of a peer as they arrive."""
+    """Return the weights of a peer after their transfer."""
     manifest = Manifest.load(work / "packages" / str(published.device))
     weights = scaled(load_weights(work, published.run), manifest.outputs[0].name, published.scale)
     path = directory / f"{published.run} {published.scale}"
