@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.requirements import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 (hooks)
+from tests.support.slow import listed
 
 # Several processes run tests, those of servers and workers among them: threads of each only wait for a core.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -30,8 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the end-to-end tests first, which would keep one process busy at the end; mark what is slow.
 
-    Of a test that is `sampled`, all parameters are slow but the first one that is not so anyway.
+    Slow are the tests that `tests/slow.txt` lists, and of a test that is `sampled` all parameters but the
+    first one that is not so anyway.
     """
+    slow = listed()
+    for item in items:
+        if item.nodeid.removeprefix("tests/") in slow:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.path.parent.name not in ("end_to_end", "documentation"))
     kept = set[str]()
     for item in items:

@@ -1,0 +1,30 @@
+"""The list of slow tests names tests that exist, and is made of what tests took."""
+
+import re
+
+import pytest
+
+from tests.support.paths import REPOSITORY
+from tests.support.slow import ESSENTIAL, listed, too_long
+
+
+@pytest.mark.parametrize("tests", [sorted(listed()), ESSENTIAL], ids=["listed", "essential"])
+def test_every_test_that_is_named_exists(tests):
+    missing = []
+    for test in tests:
+        path, _, name = test.partition("::")
+        file = REPOSITORY / "tests" / path
+        function = name.partition("[")[0].rpartition("::")[2]
+        if not file.is_file() or not re.search(rf"def {function}\(", file.read_text()):
+            missing.append(test)
+    assert missing == []
+
+
+def test_a_test_takes_what_its_fixtures_and_itself_take():
+    durations = """
+1.50s setup    tests/a/test_b.py::test_c[two words]
+0.60s call     tests/a/test_b.py::test_c[two words]
+1.90s call     tests/a/test_b.py::test_d
+""".splitlines()
+    assert too_long(durations) == {"a/test_b.py::test_c[two words]"}
+    assert too_long([f"9.00s call     tests/{ESSENTIAL[0]}"]) == set()
