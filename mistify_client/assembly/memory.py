@@ -3,14 +3,14 @@
 import ctypes
 from typing import Final
 
-import psutil
-
 #: Of glibc; other libraries have none, and keep less.
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def available_bytes() -> int:
     """Return how many bytes can be allocated without swapping."""
+    import psutil  # noqa: PLC0415 - of which loading a package needs nothing
+
     return int(psutil.virtual_memory().available)
 
 

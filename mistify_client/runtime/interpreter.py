@@ -1,6 +1,7 @@
 """A network in LiteRT, with memory for inputs of the shapes that ran last."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,10 @@ Run = Callable[[Mapping[str, Array], int], tuple[dict[str, Array], int]]
 
 #: The shapes of the inputs in their order.
 Shapes = tuple[tuple[int, ...], ...]
+
+#: The size of networks that leave memory behind which is worth giving back. That takes as long as loading a
+#: small network.
+_LARGE_BYTES: Final = 1_000_000
 
 
 class Network:
@@ -119,7 +124,8 @@ def open_network(package: Package, threads: int) -> Network:
     except (ValueError, RuntimeError) as error:
         message = f"{package.directory / NETWORK} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
-    return_memory()  # of what was read, and of weights that were packed to try LiteRT
+    if package.manifest.files[NETWORK].size >= _LARGE_BYTES:
+        return_memory()  # of what was read, and of weights that were packed to try LiteRT
     return network
 
 

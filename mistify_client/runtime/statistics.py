@@ -136,10 +136,11 @@ class Recorder:
         with locked(runtimes):  # a file without a lock looks like one of an ended process
             _remove_stale(runtimes)
             path = next(path for path in _names(runtimes) if not path.exists())
-            # Written, not just sized: a page that has no room on a full disk would kill the process.
-            path.write_bytes(bytes(size))
-            with path.open("r+b") as file:
+            with path.open("x+b") as file:
                 lock(file)
+                # Written, not just sized: a page that has no room on a full disk would kill the process.
+                file.write(bytes(size))
+                file.flush()
                 # The mapping keeps a descriptor, and with it the lock, until it is collected.
                 return cls(options, generation, threads, mmap.mmap(file.fileno(), size))
 

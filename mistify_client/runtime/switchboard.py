@@ -6,7 +6,7 @@ inference, which costs as much as reading a variable.
 
 import mmap
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from mistify.files.locking import locked
 from mistify_client.files import damage_reported
@@ -48,15 +48,17 @@ class Switchboard:
             OSError: The file cannot be written, for example on a full disk.
         """
         with damage_reported(state):
-            state.mkdir(parents=True, exist_ok=True)
             path = state / _FILE
-            path.touch()
-            with locked(path), path.open("r+b") as file:
-                content = file.read()
-                if not content.startswith(_MAGIC) or len(content) < len(_INITIAL):
-                    file.seek(0)
-                    file.write(_INITIAL)
-                    file.flush()
+            try:
+                file = path.open("r+b")
+            except FileNotFoundError:
+                state.mkdir(parents=True, exist_ok=True)
+                path.touch()
+                file = path.open("r+b")
+            with file:
+                if not _is_complete(file):
+                    with locked(path):
+                        _complete(file)
                 return cls(mmap.mmap(file.fileno(), len(_INITIAL)))
 
     @property
@@ -103,3 +105,17 @@ class Switchboard:
         """Make a later generation the current one, which runs its default option; writers hold a lock."""
         self.switch_in(generation, DEFAULT_OPTION)
         self._unsigned[_GENERATION] = generation
+
+
+def _is_complete(file: IO[bytes]) -> bool:
+    file.seek(0)
+    content = file.read()
+    return content.startswith(_MAGIC) and len(content) >= len(_INITIAL)
+
+
+def _complete(file: IO[bytes]) -> None:
+    """Write the initial content, unless another process has done so meanwhile; writers hold a lock."""
+    if not _is_complete(file):
+        file.seek(0)
+        file.write(_INITIAL)
+        file.flush()
