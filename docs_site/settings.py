@@ -77,13 +77,13 @@ def sections() -> Iterator[Section]:
     )
     yield Section(
         "Algorithms",
-        "`algorithm.config`, for every [algorithm](config.md#algorithms).",
+        "`algorithm.config` of every [algorithm](config.md#algorithms).",
         tuple(settings_of(Params)),
     )
     for name, params in BUILT_IN.items():
         yield Section(
             f"Algorithm {name}",
-            f'`algorithm.config` where `algorithm.name` is "{name}", besides.',
+            f'Additional keys of `algorithm.config` if `algorithm.name` is "{name}".',
             tuple(_own(params, Params)),
         )
     yield Section(
@@ -93,7 +93,7 @@ def sections() -> Iterator[Section]:
     )
     yield Section(
         "The policy predictive",
-        '`[policy]` in `monitor.toml`, where its `name` is "predictive", as it is by default.',
+        '`[policy]` in `monitor.toml` if its `name` is "predictive", the default.',
         tuple(settings_of(PredictiveParams)),
     )
     yield Section(
@@ -105,7 +105,7 @@ def sections() -> Iterator[Section]:
     yield Section(
         "The server",
         "`server.toml`, the config of [`mistify-server serve`](../server.md#settings-in-a-file). Each key is "
-        "a flag as well, with hyphens.",
+        "also a flag, with hyphens.",
         tuple(settings_of(ServeConfig)),
     )
 
@@ -114,7 +114,7 @@ def page() -> str:
     """Return the reference as Markdown."""
     text = [
         "# Settings",
-        "Every key of every config file, as the program checks it. **Bold** keys have to be there.",
+        "Every key of every config file, as the program checks it. **Bold** keys are required.",
     ]
     for section in sections():
         text += [f"## {section.title}", section.introduction]
@@ -151,8 +151,9 @@ def _setting(key: str, field: FieldInfo, meaning: str | None) -> Setting:
         depends = [" at the package's precision"] * axis.by_precision + [
             " on the `hardware`"
         ] * axis.by_hardware
-        limit = "The least" if axis.higher_is_better else "The most"
-        return Setting(key, axis.kind.expected, "", f"{limit} {axis.label}{''.join(depends)}.", False)
+        limit = "Lower" if axis.higher_is_better else "Upper"
+        meaning = f"{limit} limit on {axis.label}{''.join(depends)}."
+        return Setting(key, axis.kind.expected, "", meaning, False)
     flag = next((option for option in field.metadata if isinstance(option, OptionInfo)), None)
     meaning = meaning or (flag and flag.help) or None
     expected = _expected(field.annotation) if meaning is None else field.description

@@ -19,8 +19,8 @@ class TrainingParams(BaseModel):
 
     Attributes:
         batch_size: Examples of a training step.
-        optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks that
-            nothing normalises, unless a learning rate is given; otherwise `sgd`.
+        optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks
+            without normalisation layers, unless a learning rate is given; otherwise `sgd`.
         learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
             to go; by default one that suits the optimizer.
         distillation: Part of the loss that comes from the teacher's outputs.
@@ -50,11 +50,12 @@ class Params(TrainingParams):
 
     Attributes:
         source_steps: Steps that tune the source on the data before anything is cut.
-        adapt_steps: The most steps between a goal's parent and a network that meets its budget; with 0, and 0
-            `tune_steps`, nothing is trained: the remaining layers are fitted to what they computed before.
+        adapt_steps: Highest number of steps between a goal's parent and a network that meets its budget; with
+            0, and 0 `tune_steps`, nothing is trained: the remaining layers are fitted to what they computed
+            before.
         tune_steps: Steps that tune a network once it meets its budget.
-        max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short, and
-            while a network above the source gains.
+        max_steps: Highest number of steps for one goal; tuning is repeated up to that while its accuracy is
+            too low, and while a network above the source gains.
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
         seed: Seed for everything random.
         layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
@@ -76,8 +77,8 @@ class IterativePruningParams(Params):
     """Settings of an algorithm that cuts several times.
 
     Attributes:
-        cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
-            and so fewer of the `adapt_steps`.
+        cuts: Highest number of iterations in an edge, each with a cut. A short edge takes fewer, and so fewer
+            of the `adapt_steps`.
     """
 
     cuts: int = Field(default=8, ge=1)

@@ -142,7 +142,7 @@ class ServeConfig(BaseSettings):
     ] = _file("token")
     tls_certificate: Annotated[
         Path | None,
-        typer.Option(help="PEM file of the server's certificate chain: callers say tls://HOST:PORT."),
+        typer.Option(help="PEM file of the server's certificate chain: callers then use tls://HOST:PORT."),
     ] = _file("chain.pem")
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = _file("key.pem")
     log_format: Annotated[
@@ -152,7 +152,7 @@ class ServeConfig(BaseSettings):
         ),
     ] = Field(LogFormat.TEXT, description="text or json", examples=["json"])
     ready_file: Annotated[
-        Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
+        Path | None, typer.Option(help="File to write the address to as soon as the server answers calls.")
     ] = _file("ready")
     resume: Annotated[
         bool,

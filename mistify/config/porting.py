@@ -81,10 +81,10 @@ class DatasetConfig(DataSettings):
     """The place of the data, as names that the server resolves below its data roots, and their settings.
 
     Attributes:
-        unlabelled: Inputs whose labels nobody knows, or that are not to be read: the source's answers stand
-            for them. In place of training data, or beside them.
+        unlabelled: Inputs whose labels are unknown or ignored: the source's answers replace them. Used in
+            place of training data, or beside them.
         train: Training data.
-        test: Test data; without these and training data, a part of the unlabelled inputs.
+        test: Test data; without them and training data, some of the unlabelled inputs.
     """
 
     unlabelled: Text | None = Field(
@@ -146,7 +146,7 @@ class DatasetConfig(DataSettings):
 
 
 class AlgorithmConfig(Settings):
-    """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone will do.
+    """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone is enough.
 
     `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
 
@@ -244,15 +244,15 @@ class PortingConfig(Settings):
         model: The pretrained network: a file, the directory of a SavedModel, an architecture, or the name of
             a model that the server knows.
         dataset: The data to train, choose and test with.
-        algorithm: How networks are adapted; a name alone will do.
+        algorithm: How networks are adapted; a name alone is enough.
         adaptation_goal: The demands on the network: limits on its costs, and an accuracy to reach.
         hardware: The device that a limit on latency refers to; without it, the server's machine. A name alone
             will do.
         threads: The threads with which LiteRT runs the package.
-        quantization: The precision of the package; a name alone will do. Without it, the server chooses one
+        quantization: The precision of the package; a name alone is enough. Without it, the server chooses one
             where latency, memory or size is limited, and else it is "none".
         branches: Networks between which the package switches on the device; without it there is only one.
-        compression: Weights that become zero or alike; without it, all stay as they are.
+        compression: Weights that become zero or share values; without it, none do.
         tuning: How the package is trained on the device.
     """
 

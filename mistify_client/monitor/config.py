@@ -47,7 +47,7 @@ class ReplacementConfig(ServerConfig):
     """Settings of the background path, which gets new packages when no option meets the targets.
 
     Attributes:
-        job: The job that goals are added to; without one, the first goal begins a job.
+        job: The job that goals are added to; without one, the first goal starts a job.
         goal: A porting config (JSON) with one goal, and its hardware. Each new goal is a copy of this one
             with its own id and limits. With a job, it may leave out the model, the dataset and the algorithm,
             which then are those of the job.
@@ -105,7 +105,7 @@ class FleetConfig(ServerConfig):
 
     Attributes:
         name: The device's own name in the fleet.
-        every: Seconds between two reports where nothing changes; the server hears of changes at once.
+        every: Seconds between two reports where nothing changes; changes are reported at once.
     """
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
@@ -128,7 +128,7 @@ class MonitorConfig(Settings):
         search: Settings of the search for other subnets, which comes before a new package is requested.
         replacement: Settings of the background path; without them, no new package is requested.
         reporting: Settings of the reports of latencies; without them, none are reported to the server.
-        fleet: Settings of the reports of what runs; without them, the server does not know of this device.
+        fleet: Settings of the reports of what runs; without them, the server does not know about this device.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])

@@ -28,14 +28,14 @@ class TuningFile(Settings):
 
     Attributes:
         group: The name of the group on the server.
-        peers: The most peers to learn from.
+        peers: Highest number of peers to learn from.
         hints: Facts about the data, as the group compares them; `labels = "counted"` stands for the share of
             each class among the examples.
         privacy: The noise on the data that the published model is trained on; without it there is none.
-        learning_rate: The learning rate at first.
+        learning_rate: The initial learning rate.
         patience: Passes through the data without gain after which the learning rate is lowered, or the
             training ends.
-        rehearsal: The weight of what the network knew before, so that it forgets less; 0 for nothing.
+        rehearsal: The weight of the network's earlier predictions, so that it forgets less; 0 turns it off.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])

@@ -31,8 +31,8 @@ class Privacy(Settings):
         unit: The unit that the epsilons protect: "value" or "example".
         epsilon: The epsilon of the inputs of one release.
         label_epsilon: The epsilon of the labels of one release; without it they are not protected.
-        radius: The most L1 distance of an example from the middle of the bounds, for the unit "example".
-        budget: The most epsilon of all releases in the ledger together.
+        radius: The largest L1 distance of an example from the middle of the bounds, for the unit "example".
+        budget: The highest epsilon of all releases in the ledger together.
         ledger: The file that records the spent epsilon; by default one beside the package.
     """
 

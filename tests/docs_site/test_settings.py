@@ -55,7 +55,7 @@ def test_every_key_says_what_it_takes_and_what_it_means(title: str) -> None:
         ("Goals", Setting("id", "an id that can name a directory", "",
                           "The goal's name, which is that of its directory in the output.", True)),
         ("Goals", Setting("dataset.augment.flip", "true or false", "false",
-                          "Left and right are exchanged for every other image.", False)),
+                          "Whether every other image is mirrored left to right.", False)),
         ("Algorithms", Setting("batch_size", "a whole number from 1 to 4096", "64",
                                "Examples of a training step.", False)),
         ("The monitor", Setting("interval", 'a time such as "250ms"', "250ms",

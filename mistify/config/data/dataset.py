@@ -51,9 +51,9 @@ class TextSettings(Settings):
     """The way text becomes token ids; 0 is padding.
 
     Attributes:
-        vocabulary: A file with a token on each line, whose number, from 0, is its id.
+        vocabulary: A file with one token per line; its id is the number of the line, from 0.
         hashing: In place of a vocabulary: ids 1 to `hashing - 1` by a hash of the token.
-        length: Tokens of an example, where the model leaves it free; what is longer is cut.
+        length: Tokens in an example, if the model does not fix it; longer texts are cut.
     """
 
     vocabulary: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = Field(
@@ -77,7 +77,7 @@ class Augmentation(Settings):
     """Random changes to the images of a training step, each image on its own.
 
     Attributes:
-        flip: Left and right are exchanged for every other image.
+        flip: Whether every other image is mirrored left to right.
         crop: The largest shift of an image, in pixels; the image's border fills the gap.
         brightness: An image is multiplied by `1 - brightness` to `1 + brightness`.
     """
@@ -92,14 +92,14 @@ class DataSettings(Settings):
 
     Attributes:
         metric: The metric by which networks are compared; by default the one that suits the targets.
-        metrics: Output -> the metric reported for it besides; outputs not named get the one that suits their
+        metrics: Output -> the metric also reported for it; outputs not named get the one that suits their
             targets.
         losses: Output -> its loss, one of a plug-in or a file; outputs not named get the one that suits their
             targets.
-        validation: The data by which everything is chosen: a share of the training data, which is then not
+        validation: The data that decide every choice: a share of the training data, which is then not
             trained on, or the name of a file.
         augment: Random changes to the images of a training step.
-        scale: How the data's figures become what the model expects.
+        scale: How the model expects raw data to be scaled.
         class_weights: The weight of each class in the loss: a list, or "balanced", which makes the
             totals of all classes equal.
         text: How text becomes token ids.

@@ -159,7 +159,7 @@ class Preparation(Settings):
     """The preparation of one input: as an image or as tokens.
 
     Attributes:
-        image: The way from an image to the input.
+        image: How an image becomes the input.
         tokens: The tokens of a text.
     """
 
