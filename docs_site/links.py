@@ -46,7 +46,7 @@ def on_site(path: str) -> str | None:
 def relinked(markdown: str, page: str) -> str:
     """Return the text of a page whose links lead to where files of the repository are on the site.
 
-    A link to what is not there is left as it is, for mkdocs to complain of.
+    A link to a missing file is left unchanged, so that mkdocs reports it.
 
     Args:
         page: Path of the page on the site.

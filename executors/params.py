@@ -91,7 +91,7 @@ class IterativePruningParams(Params):
     def planned_cuts(self, distance: float) -> int:
         """Return the cuts of an edge along which costs fall by a factor: as few as take the least share each.
 
-        Without training in between there is one, and there are no more than training steps.
+        Without training in between it is one; it is never more than the training steps.
 
         Args:
             distance: Costs at the start over costs at the end, above 1.

@@ -85,7 +85,7 @@ class MistifyError(Exception):
         return MistifyError, (self.code, self.message, self.problems)
 
     def __str__(self) -> str:
-        """Return the message with every problem; what is wrong in the same way in many goals is said once."""
+        """Return the message with every problem; the same problem in many goals is reported once."""
         alike = names_by(
             (problem.place, (_INDEX.sub("[]", problem.place), problem.complaint)) for problem in self.problems
         )

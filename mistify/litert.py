@@ -73,7 +73,7 @@ def _interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
 
 @contextmanager
 def _without_notice() -> Iterator[None]:
-    """Keep the notice off standard error; all else that is written there meanwhile follows at the end."""
+    """Keep the notice off standard error; other text written there meanwhile follows at the end."""
     try:
         saved = os.dup(_STANDARD_ERROR)
     except OSError:  # closed, as that of a daemon may be

@@ -24,7 +24,7 @@ def plug_ins(group: str) -> Mapping[str, EntryPoint]:
 
 
 def installed() -> tuple[tuple[str, int], ...]:
-    """Return a value that changes when a package is installed or removed, or there is another `sys.path`."""
+    """Return a value that changes when a package is installed or removed, or with `sys.path`."""
     stamps = []
     for directory in sys.path:
         with suppress(OSError):

@@ -75,7 +75,7 @@ class UploadName:
 
 
 def as_written(text: str) -> str:
-    """Return a text in which uploads have the names alone that they have on the user's machine."""
+    """Return a text in which uploads have only their names on the user's machine."""
     return _PREFIX.sub("", text)
 
 
@@ -118,7 +118,7 @@ def read_listing(listing: Path) -> dict[str, FileDigest]:
 
 
 def _is_plain(part: str) -> bool:
-    """Return whether a part of a path leads to nothing but an entry of its directory."""
+    """Return whether a part of a path leads nowhere but to an entry of its directory."""
     if part in ("", ".", "..") or "\0" in part:
         return False
     try:

@@ -218,7 +218,7 @@ def _problems(
 def _label_problems(
     place: str, array: Array, kind: OutputEncoding, shape: Sequence[int]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with labels.
+    """Yield the problems of labels.
 
     Args:
         place: Name of the array in errors.

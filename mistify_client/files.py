@@ -59,7 +59,7 @@ def output_directory(path: Path, option: str = "--out") -> None:
 
 @contextmanager
 def damage_reported(state: Path) -> Iterator[None]:
-    """Report files of a package's state that are no such files, or may not be used, as one typed error.
+    """Report invalid or unusable files of a package's state as one typed error.
 
     Args:
         state: The state directory, or one below it.

@@ -185,7 +185,7 @@ def _reported_errors() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; what it writes is for the user who runs it."""
+    """Run the command line; its output is for the user who runs it."""
     make_files_private()
     app()
 

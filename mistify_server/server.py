@@ -174,7 +174,7 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
 
 
 def _collect_seldom() -> None:
-    """Let Python look for garbage in circles less often, and not in what the server needs to its end.
+    """Let Python collect garbage less often, and not among objects that the server needs to its end.
 
     The plan of a large job has millions of objects, none of which is part of a reference cycle; scanning all
     of them again and again takes a third of the time of planning, and stops every thread.

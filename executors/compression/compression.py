@@ -96,7 +96,7 @@ def _largest(values: npt.NDArray[np.float32], share: float) -> npt.NDArray[np.fl
 
 
 def _cluster(network: keras.Model, clusters: int, setup: TrainingSetup, steps: int, seed: int) -> None:
-    """Train a network whose kernels have as many values as there are clusters; a kernel of fewer stays."""
+    """Train a network whose kernels have as many values as there are clusters; kernels with fewer stay."""
     shared = [
         _sharing(kernel, clusters, seed)
         for kernel in _compressible(network)

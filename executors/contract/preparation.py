@@ -1,4 +1,4 @@
-"""Where algorithms report how far they have prepared, and keep what is done of it."""
+"""The progress of preparations as algorithms report it, with the finished parts."""
 
 
 class PreparationProgress:

@@ -54,7 +54,7 @@ class Dataset:
         return np.arange(len(self)) if self.rows is None else self.rows
 
     def sample(self, count: int) -> "Dataset":
-        """Return so many examples, the same each time, or all where there are no more; copied."""
+        """Return so many examples, always the same, or all if there are no more; copied."""
         return self.subset(np.sort(np.random.default_rng(0).permutation(len(self))[:count]))
 
 

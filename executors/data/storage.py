@@ -31,7 +31,7 @@ class StorageError(OSError):
 
 
 class Rows:
-    """Grows into an array, some rows at a time, of which memory never holds more than `IN_MEMORY_BYTES`.
+    """Grows into an array, some rows at a time, while memory holds at most `IN_MEMORY_BYTES` of it.
 
     The file of a larger array has no name: it is gone when the array is, however the process ends.
     """
@@ -115,7 +115,7 @@ def _moved(content: io.BytesIO) -> IO[bytes]:
 
 
 def _check_room(size: int) -> None:
-    """Refuse to write so many bytes where too little would be left for others.
+    """Refuse to write so many bytes if too little room would be left for others.
 
     Raises:
         OSError: ENOSPC.

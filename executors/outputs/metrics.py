@@ -140,7 +140,7 @@ def _kinds(metric: Metric) -> Collection[OutputKind]:
 
 
 def check_labels(metric: Metric | None) -> None:
-    """Make sure that a metric is none of true answers, where there are only the source's.
+    """Make sure that a metric needs no true answers, where there are only the source's.
 
     Raises:
         InvalidValue: The metric needs true answers.
@@ -188,7 +188,7 @@ def check_output_metric(
 
 
 def _counted(predicted: Array, target: Array, vectors: bool = False) -> tuple[Array, Array]:
-    """Return predictions [counted] or [counted, classes] and targets [counted], without what is ignored.
+    """Return predictions [counted] or [counted, classes] and targets [counted], without ignored positions.
 
     Args:
         predicted: [examples, ...].
@@ -227,7 +227,7 @@ def _f1(predicted: Array, target: Array) -> float:
 
 
 def _roc_auc(predicted: Array, target: Array) -> float:
-    """Return the mean over the targets' classes; each against the others where there are more than two."""
+    """Return the mean over the targets' classes, each against the others if there are more than two."""
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415 (as above)
 
     _require_finite(predicted)

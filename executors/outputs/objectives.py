@@ -100,7 +100,7 @@ class OutputObjective(ABC):
         share: float,
         temperature: float,
     ) -> tf.Tensor:
-        """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any.
+        """Return the loss of a batch, with a `share` of it from the teacher's predictions, if there are any.
 
         Args:
             output: The network's output [batch, ...].

@@ -1,4 +1,4 @@
-"""The widths and the blocks that a network keeps under limits: an allocation of what the limits allow.
+"""The widths and the blocks that a network keeps under limits.
 
 The loss of a group grows faster than the logarithm of its width, so that none is starved, and is weighted by
 the network's loss without half of the group; its cost is the device's time for a width, which falls in the
@@ -73,7 +73,7 @@ class AllocationTerms:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The part of a network that is left.
+    """The remaining part of a network.
 
     Attributes:
         widths: Number of units left in each channel group.
@@ -276,7 +276,7 @@ class _Descent:
         return None
 
     def _step(self, name: str, costs: Costs) -> tuple[float, int]:
-        """Return the least worth that is lost for what is saved by cutting a group, and to which width."""
+        """Return the least loss of worth over savings by cutting a group, and the width to cut it to."""
         now, best = self.widths[name], (inf, self._least[name])
         for width in self._narrower(name, now):
             saved = self._saved(costs, self._costs({name: width}))

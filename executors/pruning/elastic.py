@@ -93,7 +93,7 @@ def first_units(order: Mapping[str, Ids], widths: Widths) -> dict[str, npt.NDArr
 
 
 class NestedWeights:
-    """The weights of a network of which only some units are there at a time.
+    """The weights of a network that has only some of its units at a time.
 
     Args:
         state: The network and its masks, which mask no unit.
@@ -207,13 +207,13 @@ def saved(segments: Iterable[NestedSegment]) -> bytes:
 
 
 def loaded(content: bytes) -> list[NestedSegment]:
-    """Return the segments that `saved` was given; none where there is no content."""
+    """Return the segments given to `saved`; none for empty content."""
     parts = _parted(_read(content)) if content else {}
     return [_segment_of(parts[number]) for number in sorted(parts, key=int)]
 
 
 def _segment_of(part: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> NestedSegment:
-    """Return a segment from its arrays; where it has no groups, there are none but its weights."""
+    """Return a segment from its arrays; without groups, it only has weights."""
     return NestedSegment(**{kind: part.get(kind, {}) for kind in _KINDS})
 
 

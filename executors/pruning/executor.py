@@ -76,7 +76,7 @@ class PruningExecutor(AdaptationExecutor):
 
 
 class IterativePruningExecutor(PruningExecutor):
-    """An executor of which each iteration trains, then cuts towards the next share of the way.
+    """An executor whose iterations each train, then cut towards the next share of the way.
 
     The remaining units take over from those that are cut as well as they can without training.
     """

@@ -33,7 +33,7 @@ class Masks:
 
     @property
     def widths(self) -> dict[str, int]:
-        """Units that are left of each group."""
+        """The number of remaining units in each group."""
         return {name: int(mask.sum()) for name, mask in self.keep.items()}
 
     def set(self, keep: Keep) -> None:
@@ -59,7 +59,7 @@ class Masks:
             variable.assign(tf.convert_to_tensor(variable) * _along(axis, mask, variable))
 
     def left(self, variable: keras.Variable) -> tf.Tensor:
-        """Return 1 for a weight's entries that belong to units which are left, else 0, of its shape."""
+        """Return 1 for the entries of a weight that belong to remaining units, else 0, in its shape."""
         left = tf.ones(variable.shape)
         for masked, axis, mask in self._along:
             if masked is variable:

@@ -53,7 +53,7 @@ class Consumer:
         return count
 
     def kept(self, keep: Keep) -> Mask:
-        """Return a mask of the input's channels that are left [channels]."""
+        """Return a mask of the input's remaining channels [channels]."""
         mask = np.ones(self.channels, bool)
         for group, slot in self.slots:
             mask[slot.positions] = keep[group][:, None]
@@ -133,7 +133,7 @@ class Compensation:
         return moments
 
     def apply(self, before: Keep, after: Keep, moments: Mapping[int, Moments]) -> None:
-        """Change the weights of a network whose units `before` are to become `after`, which cuts some.
+        """Change the weights of a network whose units `before` become `after`, which cuts some.
 
         The weights of the units that are cut stay; the caller removes them.
 
@@ -222,7 +222,7 @@ def _consumers(structure: Structure) -> list[Consumer]:
 def _take_over(
     consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
 ) -> None:
-    """Add to the weights for the kept channels what they do for the cut ones."""
+    """Add to the weights for the kept channels the effect of the cut ones."""
     crossed = _product(consumer, moments)[np.ix_(kept, cut)]
     combination = np.linalg.solve(covariance(consumer, moments, kept), crossed)
     kernel, bias = consumer.by_channel(), consumer.product.bias

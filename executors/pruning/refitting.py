@@ -61,7 +61,7 @@ class Original:
 
 
 def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
-    """Fit the kernels of a network that was cut to what they computed before.
+    """Fit the kernels of a network that was cut to their former values.
 
     Args:
         keep: The units that are left, by group.
@@ -102,7 +102,7 @@ def _following(original: Original, keep: Keep, graph: Graph) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _KeptWeight:
-    """The part of a weight that is left after a cut.
+    """The remaining part of a weight after a cut.
 
     Attributes:
         whole: The weight before the cut.
@@ -114,7 +114,7 @@ class _KeptWeight:
 
     @property
     def values(self) -> Array:
-        """The values of what is left."""
+        """The values of the remaining part."""
         return np.asarray(self.whole[np.ix_(*self.left)])
 
     def places(self, variable: keras.Variable) -> list[Ids]:
@@ -123,7 +123,7 @@ class _KeptWeight:
         return [ids if as_wide else np.arange(len(ids)) for ids, as_wide in zip(self.left, same, strict=True)]
 
     def assign(self, variable: keras.Variable, values: Array) -> None:
-        """Set what is left of the weight to new values, and all else of it to zero."""
+        """Set the remaining part of the weight to new values, and everything else to zero."""
         array = np.zeros(variable.shape, np.float32)
         array[np.ix_(*self.places(variable))] = values
         variable.assign(array)
@@ -175,7 +175,7 @@ class _FitTarget:
             self.bias.assign(product.bias, bias + product.added(shift, bias.ndim))
 
     def _solved(self, inputs: Array, start: Array) -> tuple[Array, Array]:
-        """Return the weights [columns, outputs] that compute the target best, and what is to be added.
+        """Return the weights [columns, outputs] that compute the target best, and the constant to add.
 
         Args:
             inputs: [places, columns].

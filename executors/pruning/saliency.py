@@ -89,7 +89,7 @@ class _Fit:
         return cls(inverse, weights, positions, total)
 
     def losses(self, units: Ids) -> Array:
-        """Return the share of the output's variance that is lost with each of these units alone."""
+        """Return the share of the output's variance that is lost with each of these units by itself."""
         squares = np.square(self.weights).sum(axis=1) / np.diag(self.inverse).clip(np.finfo(float).tiny)
         return np.asarray(squares[self.positions[units]].sum(axis=1) / self.total)
 

@@ -142,7 +142,7 @@ class PruningState:
         }
 
     def values(self, moments: Mapping[int, Moments]) -> dict[str, Array]:
-        """Return the worth of each unit [units], over the mean of those that are left of its group.
+        """Return the worth of each unit [units], over the mean of the remaining units of its group.
 
         The worth is the loss without the unit once the others have taken over, or the norm of its weights
         where nothing can take over.
@@ -165,7 +165,7 @@ def _reduce_dropout(structure: Structure, source: Structure) -> None:
 
 
 def _pace(assignment: Assignment) -> float:
-    """Return the factor of the learning rate: the less will be left of the source, the more is relearned."""
+    """Return the factor of the learning rate: the less remains of the source, the more is relearned."""
     source = costs_of(assignment.source.network(), assignment.profiles)
     left = share_left(source, assignment.budget)
     return min(max(_SLOWEST, -log2(left)), _FASTEST)

@@ -173,7 +173,7 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
 
 
 def names_of(cell: object, output: Output) -> list[str]:
-    """Return the names in a cell: one, or one for each position, blank where none; numbers are no names."""
+    """Return the names in a cell: one, or one for each position, blank for none; numbers are no names."""
     if isinstance(cell, str):
         return cell.split() if len(output.shape) > 1 else [cell.strip()]
     if isinstance(cell, list) and any(isinstance(item, str) for item in cell):

@@ -37,7 +37,7 @@ def takes_images(shape: Shape) -> bool:
 
 
 def decode_image(content: bytes, shape: Shape) -> Array:
-    """Return an encoded image as uint8 [height, width, channels], resized to what is asked for.
+    """Return an encoded image as uint8 [height, width, channels], resized to the requested shape.
 
     The pixels are those that Keras and Pillow read: the orientation in a photo's metadata is not applied, the
     upper 8 of 16 bits are kept, and the first image of an animation.

@@ -104,7 +104,7 @@ def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
 
 
 def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
-    """Yield the problems of inputs: a wrong shape, a wrong type, or what is no number."""
+    """Yield the problems of inputs: a wrong shape, a wrong type, or values that are no numbers."""
     yield from _misshapen_inputs(source, name, array, wanted)
     whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
     floats = np.issubdtype(array.dtype, np.floating)
@@ -160,7 +160,7 @@ def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[P
 def _target(
     source: str, name: str, array: Array, output: Output, schema: Schema
 ) -> tuple[Array, list[Problem]]:
-    """Return targets in their type, and what is wrong with them."""
+    """Return targets in their type, and their problems."""
     array = _without_column(array)
     if array.dtype == np.bool_:
         array = array.astype(np.int64)
@@ -262,7 +262,7 @@ def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -
 
 
 def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
-    """Refuse the names of some classes alone: classes are numbered in the order of all names."""
+    """Refuse the names of a part of the classes: classes are numbered in the order of all names."""
     names, classes = (
         request.schema.classes.get(output.name, ()),
         class_count(objective_of(output, target), output),

@@ -102,7 +102,7 @@ class Reader(ABC):
         """
 
     def left_out(self, path: Path, request: Request) -> str:
-        """Return how many files `read` passes over without an error, and of which kinds; empty if none.
+        """Return the number of files that `read` skips without an error, and their kinds; empty if none.
 
         Raises:
             MistifyError: As for `read`.

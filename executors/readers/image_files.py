@@ -1,4 +1,4 @@
-"""The files of an image folder: those that are read, and those that are left out."""
+"""The files of an image folder: those that are read, and those that are skipped."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def without_images(directory: Path, root: Path) -> str:
 
 
 def left_out(root: Path, *, by_class: bool) -> str:
-    """Return how many files of a folder are not read, of which kinds, and where; empty if all are.
+    """Return the number of skipped files of a folder, their kinds, and places; empty if there are none.
 
     Args:
         root: The folder with all images.
@@ -70,7 +70,7 @@ def left_out(root: Path, *, by_class: bool) -> str:
 
 
 def counts_by_suffix(files: list[Path]) -> str:
-    """Return how many files there are of each suffix: "12 .heic and 1 .txt"."""
+    """Return the number of files with each suffix: "12 .heic and 1 .txt"."""
     kinds = Counter(file.suffix.lower() or "without a suffix" for file in files)
     return listed([f"{count:,} {kind}" for kind, count in kinds.most_common()]) if kinds else ""
 

@@ -1,4 +1,4 @@
-"""How large an encoded JPEG or PNG becomes, read from its headers before anything of it is decoded."""
+"""The decoded size of a JPEG or PNG, read from its headers before anything of it is decoded."""
 
 import struct
 from typing import Final

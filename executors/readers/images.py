@@ -52,7 +52,7 @@ class ImageFolderReader(Reader):
         return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
 
     def left_out(self, path: Path, request: Request) -> str:
-        """Return how many files are no images that can be read, or lie in no directory of a class."""
+        """Return the number of files that are no readable images, or lie in no directory of a class."""
         return left_out(path, by_class=request.labelled)
 
 
@@ -94,7 +94,7 @@ def _labelled(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
 
 
 def _image(file: Path, root: Path, shape: Shape) -> Array | str:
-    """Return an image, or what is wrong with it."""
+    """Return an image, or its problem."""
     try:
         return decode_image(file.read_bytes(), shape)
     except (OSError, ValueError) as error:

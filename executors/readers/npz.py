@@ -33,7 +33,7 @@ class NpzReader(Reader):
         return path.suffix in (".npz", _SUFFIX)
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """Return the arrays that the model needs; of the others only the names, with nothing in them."""
+        """Return the arrays that the model needs; of the others, only the names."""
         try:
             if path.suffix == _SUFFIX:
                 raise ValueError("it is a single array")

@@ -1,4 +1,4 @@
-"""Searching for architectures: which there are, what they promise, and how the best are found."""
+"""Searching for architectures: the candidates, their predicted quality, and the choice of the best."""
 
 from executors.search.evolution import Evolution, founders
 from executors.search.inheritance import Inheritance

@@ -70,7 +70,7 @@ class SearchExecutor(IterativePruningExecutor):
     """An executor that cuts the network to an architecture that meets the next share of the way."""
 
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Steer nothing: every candidate meets all limits."""
+        """Do nothing: every candidate meets all limits."""
 
     @property
     @abstractmethod

@@ -100,7 +100,7 @@ class Inheritance:
 
     @contextmanager
     def _cut(self, keep: Keep) -> Iterator[None]:
-        """Leave the network no more than these units for the block; then restore it."""
+        """Reduce the network to these units for the block; then restore it."""
         before = self.masks.keep
         variables = [variable for own in self.structure.graph.variables.values() for variable in own]
         weights = [variable.numpy() for variable in variables]

@@ -1,4 +1,4 @@
-"""The network that an edge shall end at, where it is planned before anything is cut."""
+"""The final network of an edge, where it is planned before anything is cut."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ TryOut: TypeAlias = Callable[[Allocation, Assignment], float]
 
 @dataclass(frozen=True)
 class _Decision:
-    """The blocks that are left out on an edge, and how much the groups count there.
+    """The blocks that are left out on an edge, and the weight of the groups there.
 
     Attributes:
         model: The network at the start of the edge.
@@ -77,7 +77,7 @@ class Planner:
         self._decision: _Decision | None = None
 
     def plan(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
-        """Return the network that an edge shall end at; None where the importance of units decides.
+        """Return the final network of an edge; None where the importance of units decides.
 
         Args:
             structure: The structure of the edge's network.
@@ -131,7 +131,7 @@ class Planner:
 
 
 def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]:
-    """Return how much each group and each block of a network counts.
+    """Return the weight of each group and each block of a network.
 
     A group's weight is the loss with half of it, a block's the loss without it, once the rest has taken over.
     Training recovers much of that loss, so its cube root counts.

@@ -43,7 +43,7 @@ def saved_samples(samples: Iterable[Sample]) -> bytes:
 
 
 def samples_of(content: bytes) -> list[Sample]:
-    """Return the samples that `saved_samples` was given; none where there is no content."""
+    """Return the samples given to `saved_samples`; none for empty content."""
     samples = json.loads(content or b"[]")
     return [Sample(tuple(sample["features"]), sample["quality"]) for sample in samples]
 
@@ -61,7 +61,7 @@ class Predictor:
 
     @classmethod
     def loaded(cls, content: bytes) -> Self:
-        """Return a predictor with the samples that `saved` gave; without any where there is no content."""
+        """Return a predictor with the samples given to `saved`; without any for empty content."""
         return cls(samples_of(content))
 
     def saved(self) -> bytes:

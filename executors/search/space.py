@@ -37,7 +37,7 @@ _LEFT_OUT = 4
 
 @dataclass(frozen=True)
 class Architecture:
-    """The part of a network that is left.
+    """The remaining part of a network.
 
     Attributes:
         widths: Number of units in each channel group.

@@ -1,4 +1,4 @@
-"""Limits of memory and processor time for a process while it loads a model that may be hostile."""
+"""Limits of memory and processor time for a process while it loads a possibly hostile model."""
 
 import resource
 import signal
@@ -22,7 +22,7 @@ class _ProcessorTimeError(Exception):
 
 @contextmanager
 def limited(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -> Iterator[None]:
-    """Limit what is done in the context to so much more memory, and so much processor time.
+    """Limit the context's use of additional memory and processor time.
 
     Writable memory is limited (RLIMIT_DATA), not addresses: TensorFlow maps gigabytes that it never uses. An
     allocation beyond it fails, and a process that cannot cope ends at once. Use

@@ -1,4 +1,4 @@
-"""Blocks: networks between two positions of another one, of which networks are put together on devices."""
+"""Blocks: networks between two positions of another one, from which devices compose networks."""
 
 from dataclasses import dataclass, replace
 

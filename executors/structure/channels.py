@@ -95,7 +95,7 @@ class ChannelSpace:
         self._axes: dict[tuple[str, int, int], _Axis] = {}
 
     def new(self, count: int) -> Ids:
-        """Return numbers for `count` channels that nothing ties yet."""
+        """Return numbers for `count` channels that nothing has tied yet."""
         first = self._count
         self._count += count
         return np.arange(first, first + count)

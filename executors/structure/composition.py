@@ -51,7 +51,7 @@ def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
 
 
 def _with(whole: Graph, graph: Graph, same: Mapping[int, int]) -> Graph:
-    """Return a graph with the calls of another one, some of whose tensors are tensors of the first."""
+    """Return a graph with another graph's calls, some of whose tensors are tensors of the first."""
     offset = len(whole.shapes)
 
     def number(tensor: int) -> int:

@@ -1,4 +1,4 @@
-"""Means over the steps that a mask leaves, of which there may be none: a text without a token."""
+"""Means over the steps that a mask leaves, if any: a text may have no token."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class _FiniteMean(keras.layers.GlobalAveragePooling1D):  # type: ignore[misc]  #
 
 
 def with_finite_means(model: keras.Model) -> keras.Model:
-    """Return a network whose means under a mask are zeros for an example of which nothing is left.
+    """Return a network whose means under a mask are zeros for an example without any step.
 
     Keras divides by the number of steps, so its mean is then not a number, and LiteRT refuses to run the
     division with integers. All other examples have the same outputs.

@@ -10,7 +10,7 @@ TOLERANCE: Final = 1e-4
 
 
 def difference(before: Iterable[Any], after: Iterable[Any]) -> float:
-    """Return by how much outputs differ at most, relative to the largest value of each where that is above 1.
+    """Return the largest difference between outputs, relative to the largest value of each if above 1.
 
     Args:
         before: The outputs of one network.

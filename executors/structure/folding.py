@@ -1,4 +1,4 @@
-"""Folding batch normalisation into the layers before it, so that what is tuned is what is served."""
+"""Folding batch normalisation into the layers before it, so that the tuned network is the served one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -46,7 +46,7 @@ def _missing_modules() -> Iterator[str]:
 
 
 def _missing_attributes() -> Iterator[str]:
-    """Yield what the parts of a small network do not have."""
+    """Yield the attributes that the parts of a small network lack."""
     inputs = keras.Input((4, 2))
     layer = keras.layers.MultiHeadAttention(1, 1)
     model = keras.Model(inputs, layer(inputs, inputs))
@@ -137,7 +137,7 @@ def making_call(tensor: keras.KerasTensor) -> Any:
 
 
 def readers(tensor: keras.KerasTensor) -> list[Any]:
-    """Return the layers and operations that read what the maker of a tensor makes."""
+    """Return the layers and operations that read the outputs of a tensor's maker."""
     return [call.operation for call in maker(tensor)._outbound_nodes]
 
 

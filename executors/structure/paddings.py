@@ -14,7 +14,7 @@ _CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D)
 def folded_paddings(graph: Graph) -> Mapping[int, int]:
     """Return the tensors that are never written, each with the one that is read in its place.
 
-    A padding folds where a convolution alone reads it, and would have padded as much itself as "same".
+    A padding folds if a convolution alone reads it, and would have padded the same amount as "same".
     """
     paddings = {node.output: node for node in graph.nodes if type(node.layer) is layers.ZeroPadding2D}
     folded = {}
@@ -40,6 +40,6 @@ def _is_same(padding: Node, convolution: Node, shape: Shape) -> bool:
 
 
 def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return how much of one dimension is padded before and after its positions."""
+    """Return the padding before and after the positions of one dimension."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2

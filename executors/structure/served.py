@@ -10,7 +10,7 @@ from executors.structure.keras_internals import numpy
 
 
 class ServedArgmax(numpy.Argmax):  # type: ignore[misc]  # Keras has no types
-    """The place of the largest value: for Keras 0 is larger than -0, here they are equal."""
+    """The place of the largest value; Keras orders 0 above -0, which are equal here."""
 
     @override
     def call(self, x: Any) -> tf.Tensor:

@@ -21,7 +21,7 @@ _SHAPING = (
 
 
 class Activation(Enum):
-    """The last activation of a model's output, as far as it matters to what is learned."""
+    """The last activation of a model's output, as far as learning depends on it."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
@@ -45,7 +45,7 @@ class Input(Tensor):
 
     @property
     def figures(self) -> bool:
-        """True if it takes figures, and no token ids, which Keras takes as floats as well."""
+        """True if it takes figures rather than token ids, which Keras takes as floats as well."""
         return "float" in self.dtype and self.ids is None
 
 

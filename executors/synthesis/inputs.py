@@ -235,7 +235,7 @@ class _Synthesis:
         }
 
     def _mismatch(self, inputs: Tensors, wanted: Tensors = MappingProxyType({})) -> tf.Tensor:
-        """Return how unlike the inputs are to what the batch norms know, and how unevenly of the classes.
+        """Return the distance of the inputs' statistics from the batch norms', and the imbalance of classes.
 
         Args:
             inputs: Input name -> [examples, ...].
@@ -258,7 +258,7 @@ class _Synthesis:
 
 
 def lacking_classes(probabilities: Floats) -> Floats:
-    """Return 1 for the class that an example shall be of instead, as that has too few [examples, classes].
+    """Return 1 for the class that an example should change to, because it has too few [examples, classes].
 
     They are taken from classes with more examples than they need, the likeliest for the class first. The
     examples that a class has stay.
@@ -331,13 +331,13 @@ def _of_classes(output: Output) -> bool:
 
 
 def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
-    """Return how much less than the most the entropy of the mean probabilities of classes is."""
+    """Return the gap between the entropy of the mean probabilities of classes and its maximum."""
     mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
     return tf.math.log(float(mean.shape[0])) + tf.reduce_sum(mean * tf.math.log(mean + SMALLEST))
 
 
 def _unlikely(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross entropy of the examples of which a class is wanted."""
+    """Return the mean cross entropy of the examples for which a class is wanted."""
     entropy = -tf.reduce_sum(wanted * tf.math.log(probabilities + SMALLEST))
     return tf.math.divide_no_nan(entropy, tf.reduce_sum(wanted))
 

@@ -17,7 +17,7 @@ _BYTES: Final = GIB // 2
 def with_mixed(
     inputs: Mapping[str, Array], signature: Signature, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Return examples and several times as many that have a part of another one in them.
+    """Return examples and several times as many that contain a part of another one.
 
     The part is a box along all axes but the last, whose entries are channels (Yun et al., CutMix, 2019). Its
     place is random both in the other example and in this one.

@@ -147,7 +147,7 @@ def _images(signature: Signature) -> dict[str, Shape]:
 
 
 def _positions(shape: Shape) -> int:
-    """Return the positions of an output, the last axis of which are classes or figures."""
+    """Return the number of positions of an output, whose last axis is classes or figures."""
     return prod(size or 0 for size in shape[:-1])
 
 

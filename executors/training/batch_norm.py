@@ -22,7 +22,7 @@ _VECTOR: Final = 8
 
 @contextmanager
 def quick_batch_norms(model: keras.Model) -> Iterator[None]:
-    """Let a model's batch norms compute as here while a call of it is traced in the block.
+    """Let a model's batch norms compute in this way while a call of it is traced in the block.
 
     Args:
         model: A flat model. Its layers are restored after the block.

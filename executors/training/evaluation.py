@@ -156,7 +156,7 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
 
 
 def quick_call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:
-    """Call a model as `call` does while a function is traced, with batch norms that are quick."""
+    """Call a model as `call` does while a function is traced, with quick batch norms."""
     with quick_batch_norms(model):
         return call(model, inputs, training=training)
 

@@ -1,4 +1,4 @@
-"""Tensors as one vector, on which an update is a few operations, however many tensors there are."""
+"""Tensors as one vector, so that an update is a few operations for any number of tensors."""
 
 from collections.abc import Iterable, Sequence
 from math import prod

@@ -45,7 +45,7 @@ class TrainingObjective(ABC):
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor] | None:
         """Return which weights a step uses, in the order of the network's trainable ones; None for all.
 
-        The others do not change: they see neither momentum nor weight decay.
+        The other weights do not change, neither by momentum nor by weight decay.
 
         Args:
             drawn: Values drawn at random for the step.
@@ -107,7 +107,7 @@ class SupervisedObjective(TrainingObjective):
         return quick_call(self._model, inputs, training=True)
 
     def _model_predictions(self, inputs: Tensors) -> Tensors:
-        """Return the predictions that the teacher model, if there is one, makes for the inputs of a step."""
+        """Return the predictions of the teacher model, if there is one, for the inputs of a step."""
         teacher_model = self._setup.teacher_model
         if teacher_model is None:
             return {}

@@ -60,7 +60,7 @@ class Memory:
 
     @classmethod
     def from_flat(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "Memory | None":
-        """Return the memory among arrays by name, as `flat` returns them; None where there is none."""
+        """Return the memory in the arrays of `flat`, by name; None where there is none."""
         if "optimizer" not in arrays:
             return None
         parts: dict[str, dict[str, Floats]] = {}
@@ -199,12 +199,12 @@ class Trainer:
         return total / len(schedule)
 
     def start_average(self) -> None:
-        """Average the weights from here on: those before were of another network."""
+        """Average the weights from here on: earlier ones belong to another network."""
         self._averaged.assign(0.0)
         self._average.assign(self._flattener.flatten(self.model.trainable_variables))
 
     def settle(self) -> None:
-        """Give the network the running average of its weights, which is better than where a step left it."""
+        """Give the network the running average of its weights, which is better than the last step's."""
         self._set_weights(self._average)
         if self._after_step is not None:
             self._after_step()
@@ -281,7 +281,7 @@ class Trainer:
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield indices of batches [size], each example once per epoch; what is left over starts the next."""
+    """Yield indices of batches [size], each example once per epoch; the rest starts the next epoch."""
     pending = np.zeros(0, np.int64)
     while True:
         while len(pending) < size:

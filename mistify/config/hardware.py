@@ -1,4 +1,4 @@
-"""The `hardware` of a config: a device class, a measured device, or figures of one's own."""
+"""The `hardware` of a config: a device class, a measured device, or your own figures."""
 
 import re
 from collections.abc import Iterable

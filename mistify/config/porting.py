@@ -116,7 +116,7 @@ class DatasetConfig(DataSettings):
     @field_validator("train", "test")
     @classmethod
     def _there_where_needed(cls, name: str | None, info: ValidationInfo) -> str | None:
-        """Take a part that is left out where unlabelled inputs stand for it, and only there."""
+        """Accept a missing part only where unlabelled inputs replace it."""
         unlabelled = info.data.get("unlabelled", "")  # the latter where it has an error of its own
         if name is None and (unlabelled is None or info.data.get("train") is not None):
             raise PydanticCustomError("missing", "it is missing")

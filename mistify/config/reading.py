@@ -1,4 +1,4 @@
-"""A batch of porting configs: reading it, checking it as a whole, and grouping what is adapted together."""
+"""A batch of porting configs: reading and checking it as a whole, and grouping goals adapted together."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

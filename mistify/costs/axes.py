@@ -124,7 +124,7 @@ class Axis:
         return {self.name(Condition(precision)): self._checked(partial(self.measure, package))}
 
     def limit(self, asked: Quantity) -> Quantity:
-        """Convert a limit of a config to the most that costs may be, and the other way round.
+        """Convert a limit of a config to the upper limit of costs, and the other way round.
 
         All comparisons of networks and goals prefer less: where higher is better, costs are reciprocals of
         amounts. Their ratios, and so the distances between goals, stay the same.

@@ -65,7 +65,7 @@ class DeviceTable:
 
 @dataclass(frozen=True)
 class Setting:
-    """A precision and a number of threads, and how well networks are predicted there that were left out.
+    """A precision and a number of threads, with the accuracy of predictions for networks left out of the fit.
 
     Attributes:
         integer: Whether networks are int8 rather than float32.

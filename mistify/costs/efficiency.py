@@ -49,7 +49,7 @@ class Efficiency:
     memory: float
 
     def microseconds(self, operation: Operation, compute_power: float, memory_bandwidth: float) -> float:
-        """Return the time of an operator: `C_mem / mem_bandwidth + C_comp / comp_power`, at what is reached.
+        """Return the time of an operator, `C_mem / mem_bandwidth + C_comp / comp_power`, at actual rates.
 
         Args:
             operation: A float32 operator.

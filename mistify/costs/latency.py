@@ -107,7 +107,7 @@ def is_product(routine: str) -> bool:
 
 
 def is_tiled(routine: str) -> bool:
-    """Check whether a routine works in tiles at all."""
+    """Check whether a routine works in tiles."""
     return routine in _TERMS
 
 

@@ -24,7 +24,7 @@ _LEAST_KERNEL: Final = Quantization.DYNAMIC.storage.least_kernel
 
 
 def _is_zero(figure: float) -> bool:
-    """Check whether a figure need not be written: stores had none of it before there was one."""
+    """Check whether a figure need not be written: older stores did not have it."""
     return figure == 0
 
 
@@ -174,7 +174,7 @@ class MeasuredProfile(HardwareProfile):
         return f"the device {self.name} as it was measured"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """Return the time of all operators, with what integers need at a package's borders."""
+        """Return the time of all operators, with the conversions that integers need at a package's ends."""
         operations = [
             *self._borders(OperatorKind.QUANTIZE, network.inputs, network),
             *network.operations,

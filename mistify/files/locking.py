@@ -10,7 +10,7 @@ from typing import IO, Any
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file or directory for this thread alone; others, also of other processes, wait."""
+    """Hold a file or directory for this thread alone; others, even of other processes, wait."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         lock(descriptor)

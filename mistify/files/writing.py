@@ -17,9 +17,9 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False, private: bool = False) -> Iterator[IO[bytes]]:
-    """Yield an open file that takes the place of another one when the block ends without an error.
+    """Yield an open file that replaces another one when the block ends without an error.
 
-    A reader finds the old or the new content, nothing between. Until then the file is `NAME.part`.
+    A reader finds the old or the new content, nothing in between. Until then the file is `NAME.part`.
 
     Args:
         path: The file to replace; it need not exist.

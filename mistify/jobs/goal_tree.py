@@ -72,7 +72,7 @@ class GoalTree:
         return tree
 
     def insert(self, budget: Budget | ArrayLike) -> int:
-        """Add a goal; nodes for which it is now the nearest looser node become its children.
+        """Add a goal; nodes whose nearest looser node it now is become its children.
 
         Args:
             budget: A mapping from axis to limit, whose axes may be new, or an array [axes] of limits.

@@ -219,7 +219,7 @@ def measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
 
 
 def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
-    """Return how much faster a package is than its source in float32, as predicted and as measured."""
+    """Return the speedup of a package over its source in float32, as predicted and as measured."""
     known, axis = source or Source({}), latency_axis(profile_of_goal(goal))
     return {
         "speedup": speedup(known.costs.get(axis), latency_of(goal, network.achieved)),
@@ -246,7 +246,7 @@ def longest_first(spent: Mapping[str, float]) -> dict[str, float]:
 
 
 def preparations(sources: Iterable[Source]) -> str:
-    """Return in how many steps algorithms have prepared for all of their goals, as text; may be empty."""
+    """Return the number of steps in which algorithms have prepared for all of their goals, as text."""
     steps = Counter[str]()
     for source in sources:
         steps.update(source.preparing_steps)

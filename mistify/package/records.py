@@ -88,7 +88,7 @@ def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> 
 
 
 def _checked(path: Path, content: bytes, kind: type[_Kind], newest: int) -> _Kind:
-    """Return the record in a content that pydantic cannot read as it is, or say what is wrong with it."""
+    """Return the record in a content that pydantic cannot read directly, or report its problem."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:

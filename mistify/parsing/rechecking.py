@@ -72,7 +72,7 @@ def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
 
 
 class _Rechecking:
-    """A value whose mistakes are left out, or replaced by examples where that makes something else wrong.
+    """A value whose mistakes are left out, or replaced by examples where leaving them out is a mistake, too.
 
     Attributes:
         value: The value with the replacements made so far.
@@ -86,7 +86,7 @@ class _Rechecking:
         self.replaced: dict[Keys, list[Any]] = {}
 
     def fill(self, errors: list[ErrorDetails]) -> bool:
-        """Put examples where something is missed that was left out; return whether there was any."""
+        """Put examples where a value left out is missed; return whether there was any."""
         places = [existing(details, self.value) for details in errors]
         missed = {place for place in self.replaced if any(_depends(other, place) for other in places)}
         filled = False

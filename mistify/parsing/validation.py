@@ -97,7 +97,7 @@ def problems_of(
     place: str = "",
     value: Any = _UNKNOWN,
 ) -> list[Problem]:
-    """Return every error of a validation as a problem; what is wrong at one place is one problem.
+    """Return every error of a validation as a problem, with one problem for each place.
 
     Args:
         error: Raised by `model.model_validate`, or some of its details.

@@ -135,5 +135,5 @@ def _on_circle(degrees: float) -> Point:
 
 
 def _chord(degrees: float) -> float:
-    """Return how far apart two points of the unit circle are."""
+    """Return the distance of two points of the unit circle."""
     return 2 * math.sin(math.radians(degrees) / 2)

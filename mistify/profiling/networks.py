@@ -55,7 +55,7 @@ def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
 
 
 def _sides(positions: int) -> tuple[int, int]:
-    """Return height and width: a square where there is one, else a row."""
+    """Return height and width: a square if possible, otherwise a row."""
     side = isqrt(positions)
     return (side, side) if side * side == positions else (1, positions)
 

@@ -38,7 +38,7 @@ class Sampler:
         return self.pick(*(side for side in _SIDES if side >= least)) ** 2
 
     def steps(self) -> int:
-        """Draw the number of positions of a sequence, which is no square."""
+        """Draw the number of positions of a sequence, which is not square."""
         return self.pick(*(steps for steps in range(5, 200, 3) if round(steps**0.5) ** 2 != steps))
 
     def fitting(self, make: Callable[["Sampler"], Chain]) -> Chain:

@@ -1,4 +1,4 @@
-"""Changed networks, written as files that hold what is the same in several places once.
+"""Changed networks, written as files that store equal values in several places once.
 
 Readers follow offsets, and do not mind where two of them lead to one place.
 """

@@ -1,4 +1,4 @@
-"""The memory of a device: what can be had, and what is given back."""
+"""The memory of a device: available memory, and memory given back."""
 
 import ctypes
 from typing import Final

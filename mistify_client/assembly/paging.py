@@ -154,7 +154,7 @@ class PagedNetwork:
         return True
 
     def close(self) -> None:
-        """Wait for what is being loaded, end what is being stitched, and stop the background threads."""
+        """Wait for pending loads, end pending stitching, and stop the background threads."""
         self._process.stop()
         if self._stitching is not None:
             self._stitching.join()

@@ -1,4 +1,4 @@
-"""The block store of a package on a device, of which the network that was shipped is one block more."""
+"""The block store of a package on a device, with the shipped network as one more block."""
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore, BlockVariant

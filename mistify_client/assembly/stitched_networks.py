@@ -80,7 +80,7 @@ class StitchedNetworks:
             write_bytes(self.directory / name, content, durable=True)
 
     def _has(self, blocks: Sequence[BlockVariant]) -> bool:
-        """Check whether there is a network that is undamaged; remove one that is not."""
+        """Check whether there is an undamaged network; remove a damaged one."""
         while (network := self.find(blocks)) is not None:
             with BlockFiles(self.directory) as files:
                 if files.has(network):
@@ -96,7 +96,7 @@ class StitchedNetworks:
 
 
 def _key(blocks: Sequence[BlockVariant]) -> str:
-    """Return a digest of what a network is made of, and how."""
+    """Return a digest of a network's parts and settings."""
     digests = "\n".join(block.content.sha256 for block in blocks)
     return hashlib.sha256(f"{_FORMAT}\n{digests}".encode()).hexdigest()[:_KEY_DIGITS]
 

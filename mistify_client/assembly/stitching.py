@@ -90,7 +90,7 @@ class _Block:
 
 
 def _add_joint(whole: CombinedNetwork, blocks: Sequence[_Block], key: str) -> None:
-    """Add the graphs that a signature of the blocks runs as one, in which each reads what the last wrote."""
+    """Add the graphs that a signature of the blocks runs as one, each reading the output of the last."""
     first = blocks[0]
     tensors, operators = whole.parts_of(first.network, first.graph(key))
     inputs, outputs = names_of(first.signatures[key].inputs), names_of(first.signatures[key].outputs)

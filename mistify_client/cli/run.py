@@ -34,7 +34,7 @@ def run(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
 ) -> None:
-    """Run a package on arrays and print how long it takes."""
+    """Run a package on arrays and print its latency."""
     with reported_errors():
         for line in try_package(package, inputs, output, threads):
             typer.echo(line)

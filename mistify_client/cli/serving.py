@@ -76,7 +76,7 @@ class Serving:
 
 
 def check_config(text: str, source: str, serving: Serving) -> None:
-    """Refuse a config with mistakes, together with what the server does not find of the names in it.
+    """Refuse a config with mistakes, including names that the server does not find.
 
     Args:
         source: The name of the config in errors.

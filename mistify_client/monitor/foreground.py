@@ -95,7 +95,7 @@ class _Version:
 
 
 class _Choices(NamedTuple):
-    """A version of the package, and what it can run, with the latencies that are expected."""
+    """A version of the package, and its options with their expected latencies."""
 
     manifest: Manifest
     options: PackageOptions

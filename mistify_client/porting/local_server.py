@@ -30,7 +30,7 @@ _LISTENING: Final = re.compile(r"^listening on (\S+)$", re.MULTILINE)
 
 
 class LocalServer(NamedTuple):
-    """A server that runs for one command, which alone knows its token: other users can reach it as well."""
+    """A server that runs for one command, which alone knows its token, since other users can reach it."""
 
     address: str
     token: str

@@ -117,7 +117,7 @@ def _preparing(preparation: PlannedPreparation) -> str:
 
 
 def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:
-    """Yield what is expected of an edge; in brief, without all costs and the reasons."""
+    """Yield the forecast for an edge; in brief, without all costs and the reasons."""
     costs = _shown(edge.costs, edge.budget, () if brief else _SHOWN)
     figures = [
         *_scores(batch.metric, edge.accuracy, edge.outputs),

@@ -160,7 +160,7 @@ def _limited_metrics(job: Job) -> list[str]:
 
 
 def _threads(goals: Iterable[Goal]) -> str:
-    """Return with how many threads latencies are, and of which goals where they differ."""
+    """Return the numbers of threads of latencies, with the goals if they differ."""
     named = names_by((goal.id, goal.threads) for goal in goals)
     if len(named) < 2:
         return f"latencies with {counted(next(iter(named), 1), 'thread')}"

@@ -96,7 +96,7 @@ class PrivacyLedger:
             os.close(file)
 
     def _repair(self, file: int) -> None:
-        """Remove a part of a record that a crash has left; end the line of a complete one."""
+        """Remove an incomplete record after a crash; end the line of a complete one."""
         content = _content(file)
         written = content.rstrip(b"\0")
         end = written.rfind(b"\n") + 1
@@ -148,7 +148,7 @@ class PrivacyLedger:
 
 
 def _is_record(line: bytes) -> bool:
-    """Return whether a line has all of its JSON, no part of which is JSON; its digest may be wrong."""
+    """Return whether a line has complete JSON; its digest may be wrong."""
     try:
         json.loads(line[_DIGEST_LETTERS + 1 :])
     except ValueError:

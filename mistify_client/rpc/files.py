@@ -37,7 +37,7 @@ class FilesClient(ServiceClient):
                     yield file
 
     def send(self, paths: Mapping[FileDigest, Path]) -> None:
-        """Send files, each from where an earlier attempt stopped.
+        """Send files, each from where the last attempt stopped.
 
         Raises:
             MistifyError: NO_ROOM, the server does not keep so much; INVALID_DATASET, a file has changed

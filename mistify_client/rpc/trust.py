@@ -1,4 +1,4 @@
-"""Whom a client trusts to be a server, and whether a server speaks TLS at all."""
+"""The servers that a client trusts, and whether a server speaks TLS at all."""
 
 import os
 import socket

@@ -103,7 +103,7 @@ def _channels(image: Array, preparation: ImagePreparation) -> Floats:
 
 
 def _nearest(pixels: Floats, axis: int, size: int) -> Floats:
-    """Return pixels of which an axis has another size: each new one is the old one below its middle."""
+    """Return pixels resized along an axis: each new one is the old one below its middle."""
     length = pixels.shape[axis]
     places = np.minimum((np.arange(size) + 0.5) * length / size, length - 1).astype(np.int64)
     taken: Floats = np.take(pixels, places, axis)
@@ -111,7 +111,7 @@ def _nearest(pixels: Floats, axis: int, size: int) -> Floats:
 
 
 def _bilinear(pixels: Floats, axis: int, size: int) -> Floats:
-    """Return pixels of which an axis has another size, interpolated with antialiasing.
+    """Return pixels resized along an axis, interpolated with antialiasing.
 
     A new pixel is the weighted mean of the old ones around its middle, with weights that fall to zero at the
     distance of the next pixel: the next old one, or the next new one if there are fewer new pixels.

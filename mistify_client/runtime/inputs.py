@@ -159,7 +159,7 @@ def _by_name(
 
 
 def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
-    """Return an input as an array, and what is wrong with it."""
+    """Return an input as an array, and its problems."""
     try:
         array = np.asarray(value)
     except ValueError:  # lists of different lengths

@@ -118,7 +118,7 @@ class LoadedPackage:
         return self.options.options[self._wanted(switchboard)]
 
     def running(self, switchboard: Switchboard) -> Option:
-        """Return the option that runs, while the one that is wanted may be being loaded."""
+        """Return the option that runs while the wanted one may be loading."""
         return self.options.options[self.network.running(self._wanted(switchboard))]
 
     def statistics(self, seconds: float) -> Statistics:

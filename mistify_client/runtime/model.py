@@ -195,7 +195,7 @@ class PortedModel:
         logger.warning("%s stays as it is: its new version cannot be loaded", self._package, exc_info=True)
 
     def _take_over(self, generation: int) -> None:
-        """Load the version that is current and let it take over; if that fails nothing changes."""
+        """Load the current version and let it take over; if that fails nothing changes."""
         with self._loading:
             if generation != self._noticed:
                 return  # an even newer one is being loaded

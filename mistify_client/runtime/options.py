@@ -124,7 +124,7 @@ class PackageOptions:
         return self.options[self.chosen(place)]
 
     def chosen(self, place: int) -> int:
-        """Return a place that was chosen; that of the default option if there is no such place."""
+        """Return a chosen place; the default option's if there is no such place."""
         return place if 0 <= place < len(self.options) else self.default
 
     def place_of(self, option: str) -> int:

@@ -181,7 +181,7 @@ def consistently(
     read: Callable[[Package, int], _Read],
     shipped: Package | None = None,
 ) -> tuple[_Read, int]:
-    """Open what is current so that version, pool and option belong together.
+    """Open the current version, so that version, pool and option belong together.
 
     A pool that was written, but not announced, is announced: who wrote it was killed, or still is at it.
 

@@ -137,7 +137,7 @@ def adapt(
 
 
 class _Supplied(NamedTuple):
-    """The subnets of the blocks that are here, their latencies, and the latency that they are to keep."""
+    """The subnets of the available blocks, their latencies, and the target latency."""
 
     space: SubnetSpace
     table: LatencyTable
@@ -223,7 +223,7 @@ def _found_before(
 ) -> list[Candidate]:
     """Return the subnets of the old pool that are not among others, scored on the present data.
 
-    A search near one budget does not come by what is good at others.
+    A search near one budget does not find subnets that are good at others.
     """
     with suppress(MistifyError):  # a pool that cannot be read is replaced, or whose blocks are gone
         pool = SubnetPool.load(state, version)

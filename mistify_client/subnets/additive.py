@@ -29,7 +29,7 @@ _TRUST: Final = 0.3
 
 
 def additive(space: SubnetSpace, table: LatencyTable, candidates: Candidates, budget_ms: float) -> None:
-    """Score each variant alone, then subnets with the best sums, all along the latencies and near the budget.
+    """Score each variant alone, then subnets with the best sums, over all latencies and near the budget.
 
     Args:
         table: The latencies of the blocks.
@@ -84,7 +84,7 @@ def corrected(
 
 
 class _Ways(NamedTuple):
-    """Ways from a position to the outputs of which no other one is both faster and better, fastest first.
+    """Ways from a position to the outputs that no other way beats in both latency and loss, fastest first.
 
     Attributes:
         latencies_ms: [ways], ascending.
@@ -100,7 +100,7 @@ class _Ways(NamedTuple):
 
 
 class Front:
-    """The subnets of which no other one is both faster and better by its sum, the fastest first.
+    """The subnets that no other one beats in both latency and sum of losses, fastest first.
 
     Attributes:
         latencies_ms: [subnets], ascending.
@@ -158,7 +158,7 @@ def fastest(space: SubnetSpace, table: LatencyTable) -> Subnet:
 
 
 def _best(several: list[_Ways]) -> _Ways:
-    """Return the ways of several sets of which no other one is both faster and better."""
+    """Return the ways of several sets that no other way beats in both latency and loss."""
     latencies_ms, lost, first, rest = (np.concatenate(parts) for parts in zip(*several, strict=True))
     order = np.lexsort((lost, latencies_ms))
     before = np.minimum.accumulate(np.concatenate([[np.inf], lost[order][:-1]]))

@@ -1,4 +1,4 @@
-"""Right answers to the examples of a device, and how far outputs of networks are from them."""
+"""Right answers to the examples of a device, and the distance of networks' outputs from them."""
 
 from typing import Final, Protocol
 
@@ -35,7 +35,7 @@ class Answers(Protocol):
 
 
 class Classes:
-    """Classes, of which a network gives probabilities: its accuracy, and its cross-entropy.
+    """Classes, predicted as probabilities: accuracy, and cross-entropy.
 
     Yes and no are two classes.
     """

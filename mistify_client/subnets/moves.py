@@ -52,7 +52,7 @@ class AnywhereMoves:
         return subnet
 
     def crossed(self, first: Subnet, second: Subnet) -> Subnet:
-        """Return a subnet of blocks of two others, by a coin where both have one that begins there."""
+        """Return a subnet of the blocks of two others, chosen by a coin where both have one that begins."""
         parents = [{block.start: block for block in subnet} for subnet in (first, second)]
         child: list[BlockVariant] = []
         position = 0

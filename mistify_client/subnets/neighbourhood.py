@@ -87,7 +87,7 @@ class NearbyMoves(AnywhereMoves):
 
     @override
     def crossed(self, first: Subnet, second: Subnet) -> Subnet:
-        """Return a subnet of the band of blocks of two others; where there is none, the first one mutated."""
+        """Return a subnet of the band from the blocks of two others, or else a mutation of the first."""
         for _ in range(ATTEMPTS):
             child = super().crossed(first, second)
             if self._fits(child):

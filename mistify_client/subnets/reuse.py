@@ -1,4 +1,4 @@
-"""Many subnets run on the same data, batch by batch, and what they share runs once (AdaptiveNet 5.2)."""
+"""Many subnets run on the same data, batch by batch; shared parts run once (AdaptiveNet 5.2)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ class GroupEvaluation:
         feature_bytes: int = FEATURE_BYTES,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Keep what is needed to run subnets.
+        """Keep the data and limits for running subnets.
 
         Args:
             files: The files of the block store.

@@ -36,7 +36,7 @@ class SubnetScorer:
         targets: Mapping[str, Array],
         metric: Metric | None = None,
     ) -> None:
-        """Find out what the answers are.
+        """Find out the right answers.
 
         Args:
             evaluation: Runs subnets on the data.
@@ -93,7 +93,7 @@ class SubnetScorer:
 
 
 def _metric(kinds: Sequence[OutputEncoding], of_package: Metric | None, *, labelled: bool) -> Metric:
-    """Return the metric that scores are figures of."""
+    """Return the metric behind the scores."""
     if kinds == [OutputEncoding.FIGURES] and of_package in (Metric.MSE, Metric.MAE):
         return of_package
     if len(kinds) > 1 or kinds == [OutputEncoding.FIGURES]:

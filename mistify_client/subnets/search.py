@@ -93,7 +93,7 @@ class _Steps:
     rng: np.random.Generator
 
     def evolve(self) -> None:
-        """Score one generation after another, until there are enough or nothing new comes."""
+        """Score one generation after another, until there are enough or nothing new is found."""
         children = self._first()
         while children:
             self.candidates.scored(children)

@@ -39,7 +39,7 @@ _LEAST: Final = 0.1
 
 
 class LatencyTable(Record):
-    """The latencies of blocks at batch 1, and what they were measured with.
+    """The latencies of blocks at batch 1, and the conditions of their measurement.
 
     Attributes:
         format_version: The version of this file's format.

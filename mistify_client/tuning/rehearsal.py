@@ -70,5 +70,5 @@ def rehearsal_of(trainer: PackageTrainer, examples: Examples, settings: Training
 
 
 def _worth_keeping(manifest: Manifest) -> float:
-    """Return how much there is to forget, from 0 to 1: the package's accuracy; 1 if errors are measured."""
+    """Return how much there is to forget, from 0 to 1: the package's accuracy; 1 for errors."""
     return manifest.accuracy if manifest.metric.is_share else 1.0

@@ -1,4 +1,4 @@
-"""Handlers of calls with something around what they do, whichever side of them streams."""
+"""Handlers of calls with wrappers around their methods, whichever side streams."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias

@@ -45,7 +45,7 @@ class Engine(ABC):
 
     @abstractmethod
     def start_worker(self) -> None:
-        """Start a worker that nothing waits for yet, as that takes seconds; a failure shows with a task."""
+        """Start a worker before anything waits for it, which takes seconds; a failure shows with a task."""
 
     @abstractmethod
     def keep_ready(self) -> None:

@@ -151,7 +151,7 @@ def _fresh_scratch(log: Path) -> Path:
 
 
 def _truncate(log: Path) -> None:
-    """Keep the end of a log that has grown long, unless there is no room to write that again."""
+    """Keep only the end of a long log, unless there is no room to write it again."""
     if _size(log) <= _MAX_LOG:
         return
     with log.open("rb") as file:

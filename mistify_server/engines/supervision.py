@@ -60,7 +60,7 @@ class WorkerCrashed(WorkerDied):
 
 
 class WorkerNotStarted(WorkerDied):
-    """The worker's process could not be started, which is no fault of the task."""
+    """The worker's process could not be started, through no fault of the task."""
 
     code = ErrorCode.UNAVAILABLE
 
@@ -90,7 +90,7 @@ class WorkerConnection(ABC):
 
     @abstractmethod
     async def last_words(self) -> str:
-        """Return the end of what the process logged since the last line was sent, or since its start."""
+        """Return the end of the process's log since the last line was sent, or since its start."""
 
     @abstractmethod
     async def kill(self) -> None:

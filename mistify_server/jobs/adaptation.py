@@ -111,7 +111,7 @@ class CollectiveAdaptation:
         self.queue_steps()
 
     def queue_reference(self) -> bool:
-        """Put the measurement of the source on the queue; return False if nothing is missing of it.
+        """Queue the measurement of the source; return False if nothing of it is missing.
 
         Packages are compared with it, so it is measured with the threads of each. It is tried once.
         """
@@ -125,7 +125,7 @@ class CollectiveAdaptation:
         return True
 
     def _queue_once(self, key: _Key, rank: tuple[int, ...], step: Step) -> None:
-        """Put a step on the queue, unless it has been put there before.
+        """Queue a step, unless it has been queued before.
 
         Args:
             key: Identifies the step.

@@ -53,7 +53,7 @@ class JobRunner:
 
     @property
     def waiting(self) -> int:
-        """Return how many steps could begin, were there more workers."""
+        """Return the number of further steps that could begin if there were more workers."""
         return self._queue.waiting
 
     async def run(self) -> None:

@@ -97,7 +97,7 @@ class JobLog:
             await self.write(*changes)
 
     async def write(self, *changes: Change) -> None:
-        """Do as `record` does, while the caller holds `writing`."""
+        """Do the same as `record`, while the caller holds `writing`."""
         seconds, spent = self._clock() - self._start, dict(self._spent)
         await self._writer.write(partial(self._jobs.record, self.job_id, changes, seconds, spent))
         for change in changes:
@@ -150,7 +150,7 @@ class JobLog:
 
     @asynccontextmanager
     async def progress_of(self, goal_ids: Sequence[str]) -> AsyncIterator[OnProgress]:
-        """Yield a callback for the progress of a task, all of which is recorded at the end of the block.
+        """Yield a callback for the progress of a task, which is fully recorded at the end of the block.
 
         The goals count as running from the first update on. Updates in quick succession are left out, unless
         they begin a stage or bring a new accuracy. While the store is away, the latest updates are kept.

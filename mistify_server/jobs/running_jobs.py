@@ -47,7 +47,7 @@ class RunningJobs:
 
     @property
     def waiting(self) -> int:
-        """Return how many steps of all jobs could begin, were there more workers; any thread may ask."""
+        """Return how many further steps of all jobs could begin with more workers; any thread may ask."""
         return sum(runner.waiting for runner in tuple(self._runners.values()))
 
     @property

@@ -1,4 +1,4 @@
-"""Writing to a store that may be away for a while: locked by another process, or on a disk that is full."""
+"""Writing to a store that may be away for a while: locked by another process, or on a full disk."""
 
 import asyncio
 import logging

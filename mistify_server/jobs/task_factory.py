@@ -1,4 +1,4 @@
-"""The tasks of a batch's steps: what the plan, the goals and earlier results put into each."""
+"""The tasks of a batch's steps, made from the plan, the goals and earlier results."""
 
 from collections.abc import Iterable
 

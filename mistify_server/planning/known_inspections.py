@@ -32,7 +32,7 @@ _IN_MEMORY: Final = 64
 
 
 class KnownInspections:
-    """Inspects what is new, each once, and knows the rest.
+    """Inspects new sources, each once, and remembers the others.
 
     An inspection depends on its task, where the contents of files stand for their names; the code and the
     libraries; and this machine, which measures the source. An inspection with problems is made again, as the

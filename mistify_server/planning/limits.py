@@ -79,7 +79,7 @@ def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBa
 
 
 def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
-    """Return the limits of a goal that lie below the least that the network can become, by axis."""
+    """Return the limits of a goal below the least that the network can become, by axis."""
     return {
         axis: limit
         for axis, limit in goal_budget(config, inspection.costs).items()

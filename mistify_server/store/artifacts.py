@@ -122,7 +122,7 @@ class Artifacts:
 
     @contextmanager
     def adding(self) -> Iterator[None]:
-        """Keep artifacts from being removed, in the block, that nothing refers to yet.
+        """Keep artifacts that nothing refers to yet from being removed in the block.
 
         Raises:
             MistifyError: UNAVAILABLE, another process is in `removing`.
@@ -132,7 +132,7 @@ class Artifacts:
 
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """Keep artifacts from being added in the block, so that those which nothing refers to can be removed.
+        """Keep artifacts from being added in the block, so that unreferenced ones can be removed.
 
         Raises:
             MistifyError: UNAVAILABLE, another process is in `adding` or `removing`.
@@ -141,7 +141,7 @@ class Artifacts:
             yield
 
     def remove(self, name: str, before: float = inf) -> int:
-        """Delete an artifact that nothing refers to any more; nothing happens where there is none.
+        """Delete an artifact that nothing refers to any more; do nothing if there is none.
 
         Args:
             before: Seconds since 1970; an artifact that was put then or later stays.
@@ -232,7 +232,7 @@ def writing(directory: Path) -> Iterator[None]:
 
 
 def _is_there(place: Path, content: str) -> bool:
-    """Check whether an artifact has a content, which is in a file; from now on it is in use, for `remove`."""
+    """Check whether an artifact has the content of a file; from now on it is in use, for `remove`."""
     try:
         os.utime(place)
         return filecmp.cmp(place, content, shallow=False)

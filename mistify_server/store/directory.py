@@ -91,7 +91,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
 
 
 def database_bytes(directory: Path) -> int:
-    """Return the size of a store's database, with what is not yet in its main file."""
+    """Return the size of a store's database, including data not yet in its main file."""
     files = directory / _DATABASE, directory / f"{_DATABASE}-wal"
     return sum(path.stat().st_size for path in files if path.exists())
 

@@ -22,7 +22,7 @@ _CHUNK: Final = 1 << 20
 class _Stamp(NamedTuple):
     """A file as the disk has it, without its content: a change of the content changes the stamp as well.
 
-    The time at which anything of the file was changed is no part of it: uploads that are asked for change it.
+    The time of other changes to the file is no part of it: requested uploads change it.
     """
 
     name: str

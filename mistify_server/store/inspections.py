@@ -66,7 +66,7 @@ class KeptInspections:
             path.unlink(missing_ok=True)
 
     def remove_unneeded(self) -> int:
-        """Remove the inspections of files that are not there any more; return the bytes that became free."""
+        """Remove the inspections of files that no longer exist; return the number of bytes freed."""
         return sum(_removed(path) for path in self._paths() if not _is_needed(path))
 
     def _path(self, key: str) -> Path:

@@ -93,7 +93,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def goal_states(self, job_id: str) -> Counter[GoalState]:
-        """Return how many goals of a job are in each state; none where there is no such job."""
+        """Return the number of a job's goals in each state; empty if there is no such job."""
 
     @abstractmethod
     def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:

@@ -1,4 +1,4 @@
-"""Names that operators give to what the store keeps: models and groups."""
+"""Names that operators give to things in the store: models and groups."""
 
 import re
 from typing import Final

@@ -53,7 +53,7 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
 
 
 def _remove_files(store: Store, before: float) -> int:
-    """Remove the files that nothing refers to, of those put before a time, and return their bytes.
+    """Remove unreferenced files that were put before a time, and return their bytes.
 
     A job that has not ended may still continue an unfinished preparation.
     """

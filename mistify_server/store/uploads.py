@@ -175,7 +175,7 @@ class Uploads:
             self._busy.remove(file.sha256)
 
     def _room(self, part: Path) -> float:
-        """Return the bytes that a file may have of which a part has arrived."""
+        """Return the bytes that a partly arrived file may have."""
         return self._most_bytes - self._bytes + part.stat().st_size
 
     @contextmanager
@@ -293,7 +293,7 @@ async def _to_its_end(function: Callable[..., object], *args: object) -> None:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
-    """Check whether a file has a digest; it is read again if its stamp is another one."""
+    """Check whether a file has a digest; it is read again if its stamp has changed."""
     return _digest(path) == digest
 
 

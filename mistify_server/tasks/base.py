@@ -1,4 +1,4 @@
-"""The base of messages between processes of the server, and of what it stores."""
+"""The base of messages between processes of the server, and of stored values."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -67,9 +67,9 @@ def log_handler(chosen: LogFormat, stream: TextIO) -> logging.Handler:
 
 
 def set_up_log(chosen: LogFormat) -> None:
-    """Write on standard error what is logged in this process, Python's warnings as well.
+    """Write this process's log, including Python's warnings, to standard error.
 
-    As JSON, so are the lines that libraries, such as gRPC, write there by themselves.
+    As JSON, this includes lines that libraries, such as gRPC, write there themselves.
     """
     stream = sys.stderr if chosen is LogFormat.TEXT else _own_standard_error()
     logging.basicConfig(level=logging.INFO, handlers=[log_handler(chosen, stream)])

@@ -73,7 +73,7 @@ class ServerState(Collector):
 def _by_state(
     name: str, documentation: str, states: type[_State], counts: Mapping[_State, int]
 ) -> GaugeMetricFamily:
-    """Return how many there are in each state, also where it is none."""
+    """Return the number in each state, even where it is 0."""
     family = GaugeMetricFamily(name, documentation, labels=("state",))
     for state in states:
         family.add_metric((state.value,), counts.get(state, 0))

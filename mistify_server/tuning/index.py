@@ -83,7 +83,7 @@ class PeerIndex:
 
     @property
     def outgrown(self) -> bool:
-        """Return whether it has become so large that rebuilding it would make it faster."""
+        """Return whether it has grown so much that rebuilding it would make it faster."""
         return self._fixed is None and self._count > GROWTH * self._chosen_for
 
     def whole(self) -> bool:
@@ -125,7 +125,7 @@ class PeerIndex:
         self._count += 1
 
     def remove(self, member: str) -> None:
-        """Take out a member; nothing happens where it is not in."""
+        """Take out a member; do nothing if it is not in."""
         name = bytes.fromhex(member)
         with self._changing():
             entry = self._entries.get(name)
@@ -213,7 +213,7 @@ class PeerIndex:
             self._buckets.remove(key)
 
     def _sample_key(self, name: bytes) -> bytes:
-        """Return the key of the sample if a member is in it, else nothing."""
+        """Return the key of the sample if a member is in it, otherwise nothing."""
         return _SAMPLE_KEY if crc32(name) * self._chosen_for < _SAMPLE << 32 else b""
 
     def _held(self, keys: list[bytes]) -> list[bytes]:
@@ -236,7 +236,7 @@ class PeerIndex:
 
 
 def _split(keys: bytes) -> list[bytes]:
-    """Split keys that follow each other; the last one may be of another length."""
+    """Split concatenated keys; the last one may be of another length."""
     return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
 
 

@@ -153,7 +153,7 @@ class Neighbourhoods:
         return made
 
     def forget(self, group: str, member: str) -> None:
-        """Take a member out of a group's neighbourhood, if that was made."""
+        """Take a member out of a group's neighbourhood, if that exists."""
         if group in self._made:
             self._made[group].forget(member)
 

@@ -35,7 +35,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class TuningService:
-    """The coordinator over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is.
+    """The coordinator over one store. Every method raises `MistifyError`, NOT_FOUND for anything missing.
 
     Args:
         storage: The storage for the indexes.
@@ -81,7 +81,7 @@ class TuningService:
             await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
 
     def forget_silent(self) -> bool:
-        """Forget members whose lease has ended, and return whether there may be more of them."""
+        """Forget members whose lease has ended, and return whether there may be more."""
         expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
         for member in expired:
             self._forget(member)
@@ -163,7 +163,7 @@ class TuningService:
                     yield chunk
 
     def leave(self, key: MemberKey) -> None:
-        """Stop being a member; nothing happens where the caller is none."""
+        """Stop being a member; do nothing if the caller is none."""
         self._forget(Member(key.group, key.member))
 
     def _attend(self, key: MemberKey) -> Member:

@@ -1,4 +1,4 @@
-"""Uploads of weights, and the files that they become."""
+"""Uploads of weights, and the files made of them."""
 
 import asyncio
 from collections import Counter

@@ -51,7 +51,7 @@ def fleet_routes(services: Services) -> APIRouter:
         page_size: Annotated[int, Query(ge=1, le=MOST_DEVICES_PER_PAGE, description="The most")] = 100,
         page_token: PageToken = "",
     ) -> FleetPage:
-        """List the devices that run packages, with what their monitors have said last, by name."""
+        """List the devices that run packages, with the last reports of their monitors, by name."""
         reports, token = services.fleet.page(page_size, page_token)
         return FleetPage(devices=list(reports), next_page_token=token)
 

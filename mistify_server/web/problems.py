@@ -159,7 +159,7 @@ async def _gone(request: Request, error: ClientDisconnect) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes with the path of a request; each route knows its own alone."""
+    """Return the methods of all routes for a request's path; each route only knows its own."""
     matching = (
         route
         for route in request.app.routes

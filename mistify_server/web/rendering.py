@@ -68,7 +68,7 @@ def _score_title(goals: Iterable[Goal]) -> str:
 
 
 def _moment(unix_ms: float) -> str:
-    """Format a time for people; a dash for one outside the calendar: the clock of a device may be wrong."""
+    """Format a time for people; a dash for one outside the calendar, as a device's clock may be wrong."""
     try:
         return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):

@@ -33,7 +33,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
 
     @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
     async def state(sha256: Sha256) -> FileState:
-        """Tell how much of a file has arrived, in bytes."""
+        """Report how much of a file has arrived, in bytes."""
         return await asyncio.to_thread(uploads.state, FileDigest(sha256, 0))
 
     @router.put(
@@ -53,7 +53,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
             str, Header(description="bytes FIRST-LAST/SIZE, for the rest of a file")
         ] = "",
     ) -> Upload:
-        """Take a file, or the rest of one from where an upload broke off. Configs name it by `name`."""
+        """Take a file, or the rest of an interrupted upload. Configs name it by `name`."""
         offset, size = _place(content_range, request.headers.get("content-length"))
         await uploads.receive(FileDigest(sha256, size), offset, request.stream())
         return Upload(sha256=sha256, size=size, name=str(UploadName(sha256, "NAME")))

@@ -74,7 +74,7 @@ class DataPart:
 class LearningData:
     """Training data, and validation data: a share of them, or a separate part.
 
-    Beside training data with labels there may be some without.
+    Training data with labels may be accompanied by some without.
     """
 
     train: DataPart

@@ -193,7 +193,7 @@ class EdgeRunner:
 
 
 def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExecutor:
-    """Return an executor that knows nothing yet, and begin the task's randomness."""
+    """Return a new executor, and seed the task's randomness."""
     # This also makes TensorFlow forget all functions that it has compiled.
     keras.utils.set_random_seed(task.recipe.seed)
     return executor_class(task.recipe.algorithm)(params)

@@ -12,7 +12,7 @@ _UNUSED: Final = ("matplotlib", "sklearn")
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import in the block as if the libraries that Keras has no use for here were not installed.
+    """Import in the block as if libraries that Keras does not need here were not installed.
 
     Meanwhile Python does not collect garbage, and later never scans the imported objects: there are hundreds
     of thousands, and they stay.

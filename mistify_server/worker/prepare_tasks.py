@@ -140,7 +140,7 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
 
 
 def _essential(task: PrepareTask, params: Params) -> PrepareTask:
-    """Return a task with the settings, limits and hardware alone that its result depends on."""
+    """Return a task with only the settings, limits and hardware that its result depends on."""
     recipe = task.recipe
     settings, least = executor_class(recipe.algorithm).prepares_from(params, task.least)
     hardware = {name: profile for name, profile in recipe.hardware.items() if depend_on_hardware(least, name)}

@@ -48,14 +48,14 @@ class TrainingSetups:
         return TrainingSetup(train, validation, predicted.as_they_are, params, settings, predicted.mirrored)
 
     def test(self, recipe: TaughtRecipe) -> Dataset:
-        """Return the test data, which nothing but the measurement of packages has any use for."""
+        """Return the test data, which only the measurement of packages uses."""
         return self._cache.data(self._parts(recipe)[1])
 
     def _parts(self, recipe: TaughtRecipe) -> tuple[LearningData, DataPart]:
         return parts_of(recipe.data, signature_of(self._checkpoints.shared(recipe.teacher)))
 
     def _predictions(self, teacher: str, version: DataVersion, train: Dataset, flips: bool) -> _Predictions:
-        """Return the teacher's predictions for the training data, for mirror images where there are flips."""
+        """Return the teacher's predictions for the training data, and for mirror images if they are used."""
         key = teacher, version, flips
         if self._predicted is None or self._predicted[0] != key:
             model = self._checkpoints.shared(teacher)

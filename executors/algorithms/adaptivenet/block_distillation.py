@@ -14,7 +14,7 @@ from executors.training.setup import TrainingSetup
 
 
 class BlockDistillation(TrainingObjective):
-    """The features of the source: each variant learns to compute what the blocks do that it replaces.
+    """The features of the source: each variant learns to compute the same as the blocks that it replaces.
 
     It reads the source's own features, so that no variant depends on how good another one is (DONNA: Moons et
     al., 2021).

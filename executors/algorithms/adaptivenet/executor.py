@@ -1,4 +1,4 @@
-"""AdaptiveNet on the server: a supernet for all goals, of which each goal has a subnet (AdaptiveNet 4)."""
+"""AdaptiveNet on the server: a supernet for all goals, with a subnet for each of them (AdaptiveNet 4)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -71,7 +71,7 @@ class AdaptiveNetExecutor(UniformExecutor):
         return own.distil_steps + own.path_steps
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
-        """Train the supernet of the source; nothing where no block of it can be replaced."""
+        """Train the supernet of the source; do nothing if none of its blocks can be replaced."""
         training = SupernetTraining.of(assignment, self._params, progress)
         return training.finished() if training else b""
 
@@ -90,7 +90,7 @@ class AdaptiveNetExecutor(UniformExecutor):
         self._calibrated = self._calibrated and not self._is_new(assignment.model)
 
     def iterate(self) -> int:
-        """Go on to the best subnet within the limits; where there is none, cut the cheapest one."""
+        """Continue with the best subnet within the limits; if there is none, cut the cheapest one."""
         assignment = self._state.assignment
         steps = 0
         if not self._has_subnet:

@@ -18,7 +18,7 @@ _HALVINGS: Final = 12
 
 
 class PathSampler:
-    """Draws subnets near the best ones: there are millions, of which goals get a few.
+    """Draws subnets near the best ones, since goals need only a few of the millions.
 
     Each is the best subnet within a random limit, by losses that are changed at random. (Wang et al.,
     AttentiveNAS, 2021, draw the best of several as well.)

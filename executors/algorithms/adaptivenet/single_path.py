@@ -18,7 +18,7 @@ Draw = Callable[[np.random.Generator], Subnet]
 
 
 class SinglePathObjective(SupervisedObjective):
-    """The outputs of subnets, another one at each step; the variants that it has learn.
+    """The outputs of subnets, a different one at each step, from which their variants learn.
 
     Args:
         supernet: Its variants learn. Their batch norms have to be frozen: they serve in many subnets, and are

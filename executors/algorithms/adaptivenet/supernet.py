@@ -142,7 +142,7 @@ class Supernet:
         return features
 
     def inputs_from(self, features: Sequence[T]) -> dict[str, T]:
-        """Return the inputs of `model` by name, out of the network's features at each position from 1 on."""
+        """Return the inputs of `model` by name, from the network's features at each position from 1 on."""
         return {
             tensor.name: features[int(tensor.name.removeprefix(_POSITION)) - 1]
             for tensor in self.model.inputs
@@ -267,7 +267,7 @@ class Supernet:
 
 
 def replaceable(source: Structure, largest: float) -> bool:
-    """Check whether a network has blocks that may be replaced; it is not tried whether they have variants.
+    """Check whether a network has blocks that may be replaced, without trying whether they have variants.
 
     Args:
         largest: The share of parameters and multiply-adds up to which neighbours are joined to a block

@@ -76,7 +76,7 @@ _CALIBRATED: Final = 500
 
 
 class SupernetTraining:
-    """The training of a supernet: variants learn what the blocks compute that they replace, then paths.
+    """The training of a supernet: variants learn to replace blocks, then to work together on paths.
 
     Args:
         supernet: The supernet with its present weights.
@@ -139,7 +139,7 @@ class SupernetTraining:
     def _train(
         self, objective: TrainingObjective, first: int, steps: int, rate: float, batch_size: int
     ) -> None:
-        """Train with an objective, from where it was left off.
+        """Train with an objective, from where it stopped.
 
         Args:
             objective: The objective of one stage.
@@ -172,7 +172,7 @@ class SupernetTraining:
             self._progress.keep(_PART, self._state.saved(self._supernet))
 
     def _features(self) -> Dataset:
-        """Return examples of what the variants read."""
+        """Return examples of the variants' inputs."""
         count = self._supernet.examples_kept(_CALIBRATED)
         inputs = self._assignment.setup.train.sample(count).inputs
         features = [np.asarray(tensor) for tensor in self._supernet.features(inputs)]

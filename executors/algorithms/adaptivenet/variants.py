@@ -54,10 +54,10 @@ class VariantMaker(ABC):
 
 
 class Shrunk(VariantMaker):
-    """Blocks with some of the channels inside; the layers are fitted to what they computed before."""
+    """Blocks with some of the channels inside, whose layers are fitted to their former values."""
 
     def span(self, amount: float) -> int:
-        """Return one block, of which a share is left."""
+        """Return one block, reduced to a share of its channels."""
         return 1
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
@@ -84,7 +84,7 @@ class ShrunkTogether(Shrunk):
         self._span = span
 
     def span(self, amount: float) -> int:
-        """Return the number of blocks, of which a share is left."""
+        """Return the number of blocks, reduced to a share of their channels."""
         return self._span
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:

@@ -63,7 +63,7 @@ class ChamNetExecutor(SearchExecutor):
 
     @classmethod
     def preparing_steps(cls, params: Params, distance: float) -> int:
-        """Return as many steps as take as long as measuring the first samples."""
+        """Return the number of steps that take as long as measuring the first samples."""
         if not isinstance(params, ChamNetParams):
             raise TypeError(f"params are {type(params).__name__}; expected {ChamNetParams.__name__}")
         return _STEPS_OF_SAMPLE * params.samples

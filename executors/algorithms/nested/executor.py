@@ -68,7 +68,7 @@ class NestedExecutor(PruningExecutor):
 
     @classmethod
     def shared_steps(cls, params: Params) -> int:
-        """Return the steps that a network of a segment is worth, of which every one has a share."""
+        """Return the steps that a network's share in the training of its segment is worth."""
         return round(_SHARE * cls._nested(params).segment_steps)
 
     @classmethod

@@ -15,7 +15,7 @@ _NONE: Final = Channels(0, {})
 
 @dataclass(frozen=True)
 class ResidualBlock:
-    """Calls whose result is added to the tensor that they start from, and serves nothing else.
+    """Calls whose result is added to the tensor that they start from, and serves no other purpose.
 
     Attributes:
         name: Name of the call that adds.
@@ -72,7 +72,7 @@ def without_blocks(structure: Structure, names: Collection[str]) -> Structure:
 
 
 def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:
-    """Return the block between a tensor and what is added to it, if it is one.
+    """Return the block between a tensor and the addend of a sum, if it is one.
 
     A sum that is an output stays: outputs are named after the layers that make them.
     """

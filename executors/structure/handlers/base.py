@@ -1,4 +1,4 @@
-"""The base of the handlers of layers, and what handlers share."""
+"""The base of the handlers of layers, and shared code."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -137,7 +137,7 @@ class LayerHandler(ABC):
         return () if self.in_place else (over(OperatorKind.ADD, output),)
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Return how many operators of the packaged file one call becomes; 1 if as many as its operations."""
+        """Return the number of operators of one call in the packaged file; 1 if as many as its operations."""
         return 1
 
 
@@ -191,7 +191,7 @@ _FUSED = frozenset({keras.activations.linear, keras.activations.relu, keras.acti
 
 
 def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
-    """Return an activation function over a tensor: nothing where it is fused."""
+    """Return an activation function over a tensor, or no operation where it is fused."""
     if activation in _FUSED:
         return ()
     kind = OperatorKind.SOFTMAX if activation is keras.activations.softmax else OperatorKind.ACTIVATION

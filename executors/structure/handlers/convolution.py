@@ -27,7 +27,7 @@ layers = keras.layers
 
 
 def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
-    """Bind what follows every kernel: a bias along the channels, an activation that may mix them.
+    """Bind the parts that follow every kernel: a bias along the channels, an activation that may mix them.
 
     Args:
         channels: Numbers of the output's channels [C_out].

@@ -164,7 +164,7 @@ class ActivationHandler(PassesChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return nothing where it is fused."""
+        """Return no operation where it is fused."""
         return activated(node.layer.activation, output)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

@@ -49,7 +49,7 @@ class BatchNormalization(LayerHandler):
 class LayerNormalization(BatchNormalization):
     """Its statistics are over the remaining channels; a single channel minus its mean would be 0.
 
-    LiteRT aborts the process on such a nothing in int8: its scale is 0.
+    LiteRT aborts the process on such a tensor in int8: its scale is 0.
     """
 
     averages_channels = True

@@ -44,7 +44,7 @@ class KeepsChannels(LayerHandler):
     *SERVED.values(),
 )
 class Rearrangement(KeepsChannels):
-    """Compares, rearranges, or joins what is broadcast: no products of weights and channels."""
+    """Compares, rearranges, or joins broadcast tensors: no products of weights and channels."""
 
 
 @register(
@@ -122,7 +122,7 @@ class Einsum(KeepsChannels):
 
 
 def _operands(node: Node, inputs: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes of what is multiplied, constants among them."""
+    """Return the shapes of the factors, including constants."""
     tensors = iter(inputs)
     return [next(tensors) if isinstance(arg, TensorRef) else tuple(np.shape(arg)) for arg in node.args]
 
@@ -224,7 +224,7 @@ class GetItem(PassesLastAxis):
     """Some positions."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Check that no channels are picked, and that what is picked does not stand last."""
+        """Check that no channels are picked, and that the picked axis is not moved to the end."""
         key = node.args[1] if len(node.args) > 1 else node.kwargs["key"]
         keys = list(key) if isinstance(key, tuple | list) else [key]
         if Ellipsis in keys:

@@ -42,7 +42,7 @@ class Flatten(LayerHandler):
         return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Repeat the channels, position after position; of a single value for each example there are none."""
+        """Repeat the channels, position after position; a single value for each example has none."""
         require_channels_last(node)
         size = _require_size(node, output)
         if not len(inputs[0]):
@@ -79,7 +79,7 @@ class Reshape(LayerHandler):
         return space.fixed(last)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the target, with the channels that are left."""
+        """Set the target, with the remaining channels."""
         target = layer.target_shape
         return {**layer.get_config(), "target_shape": (*target[:-1], channels) if target else ()}
 

@@ -1,1 +1,1 @@
-"""The `dataset` of a config: the data, their metrics and losses, and what is to be reached on them."""
+"""The `dataset` of a config: the data, their metrics and losses, and the figures to reach."""

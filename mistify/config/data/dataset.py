@@ -159,7 +159,7 @@ class DataSettings(Settings):
 
 
 def trains_on_pseudo_labels(train: str | None) -> bool:
-    """Check whether the source's answers are the targets of training data: there are none, or generated ones.
+    """Check whether training uses pseudo-labels: there are no training data, or generated ones.
 
     Raises:
         InvalidValue: See `generated_count`.

@@ -96,7 +96,7 @@ class Metric(StrEnum):
         return figure >= target if self.is_share else figure <= target
 
     def missed(self, figure: float, target: float | None) -> str:
-        """Describe how far a figure is from its target; empty where it reaches it."""
+        """Describe the distance of a figure from its target; empty if it reaches it."""
         if target is None or self.reaches(figure, target):
             return ""
         return f"{self} {figure:.4f} {'below' if self.is_share else 'above'} {target:.4f}"

@@ -64,7 +64,7 @@ class Target:
     value: float
 
     def missed(self, scores: Scores) -> str:
-        """Describe how far scores are from the target; empty where they reach it."""
+        """Describe the distance of scores from the target; empty if they reach it."""
         figure = scores.of(self.output, self.metric)
         if figure is None:
             return f"{self.output}: no {self.metric} was measured"

@@ -1,1 +1,1 @@
-"""Knowledge of the device: its sensors, and how long inferences take on it."""
+"""Knowledge of the device: its sensors, and the latencies of inferences."""

@@ -55,7 +55,7 @@ class MonitorState:
 
     @property
     def search(self) -> Path:
-        """Return the file with what the last search for other subnets said."""
+        """Return the file with the output of the last search for other subnets."""
         return self.directory / "search.log"
 
     @property

@@ -250,7 +250,7 @@ class Forecast:
 
     @property
     def _step_seconds(self) -> float:
-        """Seconds of a training step of the source: as just measured, or else as in earlier jobs."""
+        """Seconds of a training step of the source, measured just now or in earlier jobs."""
         return self._estimates.step_seconds or self._experience.step_seconds(self._subject) or 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Whether targets are likely to be reached, by what is predicted of the scores that they are about."""
+"""Targets that are likely to be reached or missed, by the predicted scores."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -47,7 +47,7 @@ def _warnings(targets: Iterable[Target], estimates: Sequence[OutputEstimate], st
 
 
 def unused_inputs(data: DataSource, settings: Mapping[str, object]) -> str:
-    """Say that unlabelled inputs go unused, as nothing is learned from the source's outputs; empty if not so.
+    """Say that unlabelled inputs go unused, as nothing is learned from the source's outputs; may be empty.
 
     Args:
         settings: Settings of the batch's algorithm.

@@ -45,7 +45,7 @@ class BatchResolver:
     opens_models: bool = False
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
-        """Return the batches of which every name is known.
+        """Return the batches whose names are all known.
 
         Args:
             problems: Collects unknown names. A problem that configs of a batch share is reported for the

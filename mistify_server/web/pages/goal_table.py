@@ -32,7 +32,7 @@ _AT_LEAST: Final = "\N{GREATER-THAN OR EQUAL TO}"
 
 @dataclass(frozen=True)
 class Column:
-    """A quantity; of latency there are two, as predicted and as measured."""
+    """A quantity; there are two latencies, predicted and measured."""
 
     title: str
     format: AxisFormat
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Figure:
-    """A cost or a score, its limit or target, empty where there is none, and whether it misses that."""
+    """A cost or a score, its limit or target, empty without one, and whether it misses that."""
 
     reached: str
     limit: str = ""

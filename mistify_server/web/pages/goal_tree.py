@@ -30,7 +30,7 @@ class GoalNode:
 
 @dataclass(frozen=True)
 class Line:
-    """From the right of a parent to the left of a goal that was adapted from it."""
+    """A line from the right of a parent to the left of a goal that was adapted from it."""
 
     x1: float
     y1: float

@@ -27,7 +27,7 @@ def _now() -> datetime:
 def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
     """Return a job with all its goals as a self-contained page of HTML.
 
-    Where there is nothing to plot it comes without the library that draws plots, which is most of its size.
+    If there is nothing to plot, it comes without the plotting library, which is most of its size.
     """
     plots = plots_of(job)
     return render(

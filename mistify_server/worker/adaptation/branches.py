@@ -101,7 +101,7 @@ def _tied(structure: Structure, base: Collection[str]) -> bool:
 
 
 def _least_costs(structure: Structure, base: Collection[str], profiles: tuple[Profile, ...]) -> Costs:
-    """Return the costs of a network of which all is cut but some first layers."""
+    """Return the costs of a network reduced to some first layers."""
     widths = {
         name: group.size if any(slot.layer in base for slot in group.slots) else group.least
         for name, group in structure.groups.items()

@@ -1,4 +1,4 @@
-"""Memory and size by what the file has: networks converted as they will be packaged (paper 4.1)."""
+"""Memory and size according to the file: networks converted as they will be packaged (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -54,7 +54,7 @@ def limits_storage(budget: Budget) -> bool:
 
 
 def tightened(budget: Budget, foreseen: Costs, stored: Costs) -> Budget:
-    """Return the limits on what is foreseen, so that what is stored meets the budget.
+    """Return limits on the forecast, tightened so that the file meets the budget.
 
     Args:
         foreseen: Costs of a network by its layers.

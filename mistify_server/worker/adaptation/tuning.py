@@ -34,7 +34,7 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
 class TuningReport:
     """Reports the progress of a round of tuning, and now and then looks at the accuracy on a sample.
 
-    Looks change nothing of the network. Its batch-norm statistics are the running ones.
+    Looking changes nothing about the network. Its batch-norm statistics are the running ones.
 
     Attributes:
         report: Receives the progress.

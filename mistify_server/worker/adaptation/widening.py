@@ -1,4 +1,4 @@
-"""The training of networks that are wider than their source, and are to become better than it (paper 4.3)."""
+"""The training of networks wider than their source, which should become better than it (paper 4.3)."""
 
 from dataclasses import replace
 

@@ -145,7 +145,7 @@ class InspectedData:
         return data
 
     def _note(self, name: str, *parts: Dataset) -> None:
-        """Note what there is in a part of the data, which may be divided."""
+        """Note the contents of a part of the data, which may be divided."""
         if parts and parts[0].left_out:
             self._left_out[name] = parts[0].left_out
         if parts and (counts := class_counts(parts)):

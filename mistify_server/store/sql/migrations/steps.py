@@ -233,7 +233,7 @@ def know_scores_of_outputs(connection: Connection) -> None:
 
 
 def embed_recipes(connection: Connection) -> None:
-    """Gather what the networks of a plan are made from into its `recipe`."""
+    """Gather the parts that a plan's networks are made from into its `recipe`."""
     named = {"algorithm_config": "settings"}
     parts = ("model", "data", "algorithm", "algorithm_config", "hardware", "seed")
 

@@ -76,7 +76,7 @@ def _converted(
 
 
 def _rows(blocks: Sequence[Block], examples: Examples) -> SignatureRows:
-    """Yield each example for each block: what the network's own blocks before its position make of it."""
+    """Yield each example for each block: the value that the network's own blocks before it make of it."""
     for row in one_by_one(typed(examples, blocks[0].model)):
         features: dict[int, dict[str, Any]] = {0: row}
         # Of the blocks that end at a position, that of the network is the first.

@@ -81,7 +81,7 @@ def convert_function(
 def convert_unedited(
     function: NamedFunction, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
 ) -> bytes:
-    """Convert what is not a model of Keras, as `convert` otherwise.
+    """Convert a function that is no Keras model, otherwise like `convert`.
 
     Args:
         quantization: The precision of the package.

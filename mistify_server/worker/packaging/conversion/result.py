@@ -1,4 +1,4 @@
-"""The result of a conversion: networks in LiteRT, with what they were made from."""
+"""The result of a conversion: networks in LiteRT, with their originals."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -99,7 +99,7 @@ def kind_of(objective: OutputObjective) -> OutputEncoding:
 
 
 def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
-    """Check that the network that is trained computes what the served one does.
+    """Check that the trained network computes the same as the served one.
 
     As many examples are compared as fit into a batch of both.
     """

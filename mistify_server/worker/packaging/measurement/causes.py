@@ -82,7 +82,7 @@ class _Range:
 
 
 def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> str:
-    """Return which concatenated tensor is left the fewest steps by another one, as all share one scale."""
+    """Return which concatenated tensor is left the fewest steps by another one, since all share one scale."""
     pairs = list(_neighbours(network, inputs))
     if not pairs:
         return ""

@@ -23,7 +23,7 @@ class ContentionProbe:
         self._least_seconds = float("inf")
 
     def seconds(self) -> float:
-        """Return how long the loop takes now: the median of 15 runs, a tenth of a millisecond in all."""
+        """Return the present time of the loop: the median of 15 runs, a tenth of a millisecond in all."""
         taken = statistics.median(_loop_seconds() for _ in range(_RUNS))
         self._least_seconds = min(self._least_seconds, taken)
         return taken

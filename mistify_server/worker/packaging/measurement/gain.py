@@ -1,4 +1,4 @@
-"""Remarks on a package that gained nothing by its precision, or lost accuracy by its compression."""
+"""Remarks on a package that gained nothing through its precision, or lost accuracy by compression."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The latency of networks, measured in LiteRT's own process: a network that ends it ends nothing else."""
+"""The latency of networks, measured in LiteRT's own process, so that only that process can end."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -164,7 +164,7 @@ def _undisturbed(bursts: Sequence[_Burst], probe: ContentionProbe) -> list[_Burs
 
 
 def _agree(bursts: Sequence[_Burst]) -> bool:
-    """Return whether there are a few bursts, the lowest to count, and their medians are nearly the same."""
+    """Return whether there are a few bursts, the lowest that count, with nearly the same medians."""
     medians = [burst.median_ms for burst in _lowest_first(bursts)[:_AGREEING]]
     return len(medians) == _AGREEING and medians[-1] <= _AGREEMENT * medians[0]
 

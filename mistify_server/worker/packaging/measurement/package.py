@@ -178,7 +178,7 @@ def _note(
 
 
 def _on_pseudo_labels(data: DataSource) -> str:
-    """Say where the source's answers stand for labels; empty where nothing is measured by them."""
+    """Say where the source's answers replace labels; empty if nothing is measured by them."""
     if not data.labelled:
         return _UNLABELLED if data.test is None else _GENERATED
     return "" if data.has_validation_labels else _CHOSEN_BY_AGREEMENT

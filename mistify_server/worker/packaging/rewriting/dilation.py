@@ -90,7 +90,7 @@ def _padding(padded: Integers, block: Integers, kernel: Any) -> bytes:
 
 
 def _window(kernel: Any) -> list[int]:
-    """Return the positions of a kernel by dimension; nothing where they are not known."""
+    """Return the positions of a kernel by dimension; nothing if they are unknown."""
     if kernel is None:
         return []
     if kernel.op == "Const":

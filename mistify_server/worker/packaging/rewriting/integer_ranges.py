@@ -96,7 +96,7 @@ def _readers(body: GraphBody, nodes: Mapping[str, Any]) -> Counter[str]:
 
 
 def _source(tensor: str, nodes: Mapping[str, Any]) -> str:
-    """Return the tensor that is passed on as another one."""
+    """Return the tensor that is passed on under another name."""
     while (node := nodes.get(node_of(tensor))) is not None and node.op == "Identity":
         tensor = node.input[0]
     return tensor.removesuffix(":0")

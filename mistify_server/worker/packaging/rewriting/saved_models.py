@@ -1,4 +1,4 @@
-"""SavedModels rewritten into what the converter makes good networks of."""
+"""SavedModels rewritten so that the converter makes good networks of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -117,7 +117,7 @@ def _read(network: Any, signature: Any) -> _Conversion | None:
 
 
 def _written(network: Any, signature: Any) -> _Conversion | None:
-    """Return the operator that makes a graph's output of integers, if nothing else needs that."""
+    """Return the operator that makes a graph's output from integers, if nothing else needs that."""
     graph = network.subgraphs[signature.subgraphIndex]
     (returned,) = graph.outputs
     makers = [operator for operator in graph.operators if returned in operator.outputs]

@@ -78,7 +78,7 @@ def _matrix_product(operator: Operator) -> Operation:
 
 
 def summed(operator: Operator) -> int:
-    """Return the `k` of a matrix product of `m x k` by `k x n`; either may be stored turned."""
+    """Return the `k` of a matrix product of `m x k` by `k x n`; either may be stored transposed."""
     return prod(operator.inputs[0].shape[-2:]) // max(operator.outputs[0].shape[-2], 1)
 
 
@@ -91,7 +91,7 @@ def _pool(operator: Operator) -> Operation:
 
 
 def _reduction(operator: Operator) -> Operation:
-    """Return a reduction over positions; where channels are reduced, a pass over what is read."""
+    """Return a reduction over positions; if channels are reduced, a pass over the input."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     if not written or written[-1] != read[-1]:
         return elementwise(OperatorKind.ADD, prod(read[1:-1]), read[-1])

@@ -1,4 +1,4 @@
-"""TensorFlow graphs rebuilt from operations of which LiteRT has the gradients as well, or has them faster."""
+"""TensorFlow graphs rebuilt from operations whose gradients LiteRT has, or which it runs faster."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def in_builtins(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_sums_of_two(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function of nested tensors with sums of two tensors alone: XNNPACK takes no others."""
+    """Return the same function of nested tensors with sums of only two tensors: XNNPACK takes no others."""
     return _retraced(function, {"AddN": lambda operation, *terms: sum(terms[1:], terms[0])})
 
 

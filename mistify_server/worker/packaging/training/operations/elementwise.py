@@ -82,7 +82,7 @@ def _complement(operation: Any, x: Any) -> Any:
 
 
 def _error_function(x: Any) -> Any:
-    """Return the error function, which LiteRT has within a GELU only; the gradient needs it alone."""
+    """Return the error function, which LiteRT only has within a GELU; the gradient needs it alone."""
 
     @tf.custom_gradient
     def apply(x: Any) -> Any:

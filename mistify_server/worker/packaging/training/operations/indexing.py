@@ -96,7 +96,7 @@ def _slices(operation: Any, shape: Any) -> Iterator[slice]:
 
 
 def _put_back(gradient: Any, dimension: int, places: range, size: int) -> Any:
-    """Return the gradient of some places of a dimension with zeros at all others."""
+    """Return the gradient of some places of a dimension, with zeros at all others."""
     if places == range(size):
         return gradient
     if places.step == 1:

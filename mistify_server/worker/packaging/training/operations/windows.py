@@ -86,7 +86,7 @@ class WindowAxis:
 
 
 def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
-    """Return a slice; a size of -1 means all that is left.
+    """Return a slice; a size of -1 means the whole rest.
 
     Known sizes are written out: XNNPACK, which uses all threads, takes no other slices.
 
@@ -158,7 +158,7 @@ def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, A
 
 
 def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any]:
-    """Yield what the taps of each row of the kernel read, side by side [n, made, made, taps * c].
+    """Yield the values that the taps of each kernel row read, side by side [n, made, made, taps * c].
 
     Args:
         image: An image returned by `fitted`.
@@ -228,7 +228,7 @@ def _interleaved(bands: list[list[Any]]) -> Any:
 
 
 def _cropped(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return an image without the padding, and with zeros where nothing was read."""
+    """Return an image without the padding, with zeros at positions that were not read."""
     more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
     image = padded(image, [(0, margin) for margin in more])
     if image.shape[1:3] == (rows.size, columns.size):

@@ -43,7 +43,7 @@ class BlockAxis:
 
     @property
     def pairable(self) -> bool:
-        """Return whether two outputs that are neighbours share most of what they read."""
+        """Return whether two neighbouring outputs share most of their inputs."""
         axis = self.windows
         outputs = self.taps.shape[1]
         return axis.stride == axis.dilation == outputs == 1 and axis.kernel > 1 and axis.made % 2 == 0

@@ -54,7 +54,7 @@ def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: Window
 def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     """Return the gradient of a kernel from the image and the gradient of all places of the kernel.
 
-    It reads the gradient in pairs as `image_gradient` does, which are made once for both.
+    It reads the gradient in pairs like `image_gradient`; the pairs are made once for both.
     """
     down, across = BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns).paired()
     table = _table(down, across, kernel.shape[2])

@@ -1,4 +1,4 @@
-"""Kernels as matrices between what is read and what is made, by tables of their taps.
+"""Kernels as matrices between inputs and outputs, by tables of their taps.
 
 A table [positions, outputs] has the tap that connects a position with an output, in the order of the kernel's
 rows, or `NO_TAP`.
