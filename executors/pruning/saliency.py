@@ -15,7 +15,7 @@ Ids = npt.NDArray[np.int64]
 _ORDERED = 0.5
 
 
-def damages(
+def saliencies(
     consumers: Mapping[str, list[Consumer]], keep: Keep, moments: Mapping[int, Moments]
 ) -> dict[str, Array]:
     """Return for each group the loss when each of its units goes, after those that matter less.
@@ -40,18 +40,18 @@ def damages(
 def _eliminate(group: str, consumers: list[Consumer], keep: Keep, moments: Mapping[int, Moments]) -> Array:
     fits = [_Fit.of(consumer, group, keep, moments[consumer.tensor]) for consumer in consumers]
     left = np.flatnonzero(keep[group])
-    damage = np.zeros(len(keep[group]))
+    saliency = np.zeros(len(keep[group]))
     worst = 0.0
     for _ in range(int(_ORDERED * len(left))):
         losses = _total(fits, left)
         least = int(np.argmin(losses))
         worst = max(worst, float(losses[least]))
-        damage[left[least]] = worst
+        saliency[left[least]] = worst
         for fit in fits:
             fit.eliminate(left[least])
         left = np.delete(left, least)
-    damage[left] = np.maximum(worst, _total(fits, left))
-    return np.sqrt(damage)
+    saliency[left] = np.maximum(worst, _total(fits, left))
+    return np.sqrt(saliency)
 
 
 def _total(fits: "list[_Fit]", units: Ids) -> Array:

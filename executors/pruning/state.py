@@ -12,7 +12,7 @@ from executors.contract.executor import Assignment
 from executors.pruning.importance import importances
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Array, Compensation, Moments
-from executors.pruning.saliency import damages
+from executors.pruning.saliency import saliencies
 from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Structure, analyse, narrow, narrow_arrays
 from executors.training.trainer import Memory, Trainer
@@ -151,7 +151,7 @@ class PruningState:
             moments: The moments of the tensors that the groups' consumers read.
         """
         keep = self.masks.keep
-        losses = damages(self.compensation.consumers, keep, moments)
+        losses = saliencies(self.compensation.consumers, keep, moments)
         return {
             name: losses[name] / max(losses[name][keep[name]].mean(), _TINY) if name in losses else norms
             for name, norms in importances(self.structure, keep).items()

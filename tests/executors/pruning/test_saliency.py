@@ -7,7 +7,7 @@ import pytest
 from executors.data import Dataset
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation
-from executors.pruning.saliency import damages
+from executors.pruning.saliency import saliencies
 from executors.structure import analyse
 from tests.executors.conftest import small_resnet
 from tests.executors.pruning.copies import with_copies
@@ -19,7 +19,7 @@ def found_damages(model, data, keep=None):
     structure = analyse(model)
     compensation = Compensation(structure)
     keep = Masks(structure).keep | (keep or {})
-    return damages(compensation.consumers, keep, compensation.moments(data))
+    return saliencies(compensation.consumers, keep, compensation.moments(data))
 
 
 def hidden_network(units=6):
