@@ -54,7 +54,7 @@ def lower_bound(
     return max(figure - error, metric.worst) if metric.is_share else figure + error
 
 
-def assured(
+def reached_with_confidence(
     wanted: Iterable[Target], objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> bool:  # fmt: skip

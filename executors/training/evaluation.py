@@ -80,7 +80,7 @@ class Evaluation:
         objectives, outputs = objectives_of(self.model, data), self.outputs(data.inputs)
         arguments = objectives, outputs, data.targets
         scores = Scores(score(metric, *arguments), output_scores(*arguments, metrics))
-        return scores, assured(targets, *arguments)
+        return scores, reached_with_confidence(targets, *arguments)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
         """Set the statistics of every batch norm to those of the present network.

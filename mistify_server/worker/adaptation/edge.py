@@ -150,7 +150,7 @@ def _tune(
         steps += round_steps
         if round_steps or not executor.calibrated:
             trainer.evaluation.recalibrate(setup.train)
-        scores, assured = trainer.evaluation.judge(
+        scores, confident = trainer.evaluation.judge(
             setup.validation, setup.metric, setup.settings.metrics, targets
         )
         report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
@@ -160,7 +160,7 @@ def _tune(
                 break
             weights = trainer.model.get_weights()
         best = scores
-        if steps >= params.max_steps or (assured and not widened):
+        if steps >= params.max_steps or (confident and not widened):
             break
     return best, steps
 

@@ -90,10 +90,10 @@ def test_every_target_has_to_be_reached_by_its_own_bound():
             Target("price", Metric.MAE, price),
             Target(OVERALL, Metric.MEAN_SCORE, whole),
         )
-        return assured(wanted, *arguments)
+        return reached_with_confidence(wanted, *arguments)
 
     assert reached(0.85, 0.21, 0.9)
     assert not reached(0.86, 0.21, 0.9)
     assert not reached(0.85, 0.19, 0.9)
     assert not reached(0.85, 0.21, 0.97)
-    assert assured((), *arguments)
+    assert reached_with_confidence((), *arguments)
