@@ -36,8 +36,8 @@ from executors.structure import (
     Structure,
     analyse,
     narrow,
+    remove_blocks,
     residual_blocks,
-    shallower,
 )
 from executors.structure.graph import Graph
 from executors.structure.signature import output_names
@@ -215,7 +215,7 @@ def _shallow(
         return type(layer).from_config({**layer.get_config(), "name": name})
 
     expected = _call(graph.build(make, graph.weights), inputs)
-    return _difference(expected, _call(narrow(shallower(structure, blocks), {}), inputs))
+    return _difference(expected, _call(narrow(remove_blocks(structure, blocks), {}), inputs))
 
 
 class GoesRound(keras.layers.Add):  # type: ignore[misc]

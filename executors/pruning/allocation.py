@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import copysign, inf, log2
 from typing import Final, TypeAlias
 
-from executors.structure import ResidualBlock, Structure, Widths, removable_blocks, shallower
+from executors.structure import ResidualBlock, Structure, Widths, removable_blocks, remove_blocks
 from mistify.costs.axes import costs_of, depend_on_hardware
 from mistify.costs.budget import Costs, exceeded
 from mistify.costs.network import NetworkCost
@@ -154,7 +154,7 @@ def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
     yield _Depth(structure, frozenset())
 
     def rate(block: ResidualBlock) -> float:
-        costs = costs_of(shallower(structure, [block]).network(), terms.profiles)
+        costs = costs_of(remove_blocks(structure, [block]).network(), terms.profiles)
         saved = max((whole[axis] - costs[axis]) / limit for axis, limit in terms.limits.items())
         return saved / terms.blocks.get(block.name, 1.0)
 
@@ -162,7 +162,7 @@ def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
     order = sorted(removable_blocks(structure), key=rate, reverse=True)
     for count in (count for count in _COUNTS if count <= len(order)):
         gone = order[:count]
-        yield _Depth(shallower(structure, gone), frozenset(block.name for block in gone))
+        yield _Depth(remove_blocks(structure, gone), frozenset(block.name for block in gone))
 
 
 def depth(network: NetworkCost) -> int:

@@ -12,7 +12,7 @@ from executors.pruning.allocation import Allocation, AllocationTerms, Weights, a
 from executors.pruning.state import PruningState
 from executors.search.inheritance import Inheritance
 from executors.search.space import Architecture
-from executors.structure import Structure, Widths, removable_blocks, without_blocks
+from executors.structure import Structure, Widths, removable_blocks, remove_named_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, conditions_of, exceeded, hardware_of
 
@@ -92,7 +92,7 @@ class Planner:
         decision = self._decision
         if decision is None or not decision.of(assignment):
             return self._decide(assignment, structure, widths, *weights_of(self._state_of(assignment)))
-        left = without_blocks(structure, decision.left_out)
+        left = remove_named_blocks(structure, decision.left_out)
         own = {name: widths[name] for name in left.groups}
         target = allocate(left, own, _terms(assignment, decision.weights, decision.blocks))
         if target is None or target.worth < decision.worth - _MISJUDGED:
@@ -140,7 +140,7 @@ def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]
 
     def loss(changed: Widths, left_out: frozenset[str] = frozenset()) -> float:
         architecture = Architecture({**widths, **changed}, left_out)
-        return exp(-inheritance.quality(architecture, without_blocks(state.structure, left_out)))
+        return exp(-inheritance.quality(architecture, remove_named_blocks(state.structure, left_out)))
 
     whole = loss({})
     groups = {name: loss({name: -(-width // 2)}) - whole for name, width in widths.items()}

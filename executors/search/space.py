@@ -16,8 +16,8 @@ from executors.structure import (
     Structure,
     at_resolution,
     removable_blocks,
+    remove_blocks,
     residual_blocks,
-    shallower,
 )
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded
@@ -161,7 +161,7 @@ class ArchitectureSpace:
     def _without(self, left_out: frozenset[str], scale: float) -> Structure:
         whole = self._at[scale]
         return (
-            shallower(whole.structure, [whole.blocks[name] for name in left_out])
+            remove_blocks(whole.structure, [whole.blocks[name] for name in left_out])
             if left_out
             else whole.structure
         )

@@ -12,9 +12,9 @@ from executors.structure.composition import in_parallel, in_series, model_of
 from executors.structure.edits.depth import (
     ResidualBlock,
     removable_blocks,
+    remove_blocks,
+    remove_named_blocks,
     residual_blocks,
-    shallower,
-    without_blocks,
 )
 from executors.structure.edits.resolution import at_resolution, resolution
 from executors.structure.edits.splitting import freeze, shareable_base, split
@@ -62,11 +62,12 @@ __all__ = [
     "narrow_arrays",
     "register",
     "removable_blocks",
+    "remove_blocks",
+    "remove_named_blocks",
     "residual_blocks",
     "resolution",
     "segments",
     "set_weights",
-    "shallower",
     "shareable_base",
     "split",
     "tensors",
@@ -75,5 +76,4 @@ __all__ = [
     "widen",
     "widened",
     "with_finite_means",
-    "without_blocks",
 ]

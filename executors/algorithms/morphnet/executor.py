@@ -23,7 +23,7 @@ from executors.pruning.executor import IterativePruningExecutor
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
 from executors.search.planning import Planner
-from executors.structure import Keep, Structure, analyse, narrow, without_blocks
+from executors.structure import Keep, Structure, analyse, narrow, remove_named_blocks
 from executors.training.trainer import constant, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Costs, exceeded
@@ -82,7 +82,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         target = self._planner.plan(assignment, structure, structure.widths)
         if target is None:
             return None
-        left = without_blocks(structure, target.left_out)
+        left = remove_named_blocks(structure, target.left_out)
         keep = {name: np.arange(group.size) < target.widths[name] for name, group in left.groups.items()}
         return narrow(left, keep)
 
@@ -151,7 +151,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             now = width if done == 1 else ceil(start * (width / start) ** done)
             order = left[np.argsort(values[name][left], kind="stable")]
             keep[name][order[: max(0, len(left) - now)]] = False
-        self._adopt(keep, moments, without_blocks(state.structure, target.left_out))
+        self._adopt(keep, moments, remove_named_blocks(state.structure, target.left_out))
 
     def _cut_by_importance(self, limits: Costs) -> bool:
         """Cut the dead units and, above the threshold, the least important ones until the limits hold.

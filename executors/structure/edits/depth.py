@@ -65,10 +65,10 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
     return replace(structure, graph=graph, groups=groups, channels=tuple(channels))
 
 
-def without_blocks(structure: Structure, names: Collection[str]) -> Structure:
+def remove_named_blocks(structure: Structure, names: Collection[str]) -> Structure:
     """Return the structure without the blocks of these names; the same one if it has none of them."""
     blocks = [block for block in residual_blocks(structure.graph) if block.name in names] if names else []
-    return shallower(structure, blocks) if blocks else structure
+    return remove_blocks(structure, blocks) if blocks else structure
 
 
 def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:

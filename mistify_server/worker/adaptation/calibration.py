@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.structure import analyse, narrow, removable_blocks, shallower
+from executors.structure import analyse, narrow, removable_blocks, remove_blocks
 from mistify.costs.catalogue import host_profile_name, is_host
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredNetwork, MeasuredProfile, Profile
@@ -100,7 +100,7 @@ def least_network(source: keras.Model) -> keras.Model:
     enough units for some to be active: LiteRT has no integers for a tensor that is always zero.
     """
     structure = analyse(source)
-    least = shallower(structure, removable_blocks(structure))
+    least = remove_blocks(structure, removable_blocks(structure))
     return narrow(
         least,
         {name: np.arange(group.size) < max(group.least, _UNITS) for name, group in least.groups.items()},

@@ -13,7 +13,7 @@ from executors.outputs.metrics import output_metrics
 from executors.outputs.objectives import OutputObjective, check_balanced, objectives_of
 from executors.params import Params
 from executors.sources.keras.scaling import scaled
-from executors.structure import analyse, copied, removable_blocks, shallower, unmatched
+from executors.structure import analyse, copied, removable_blocks, remove_blocks, unmatched
 from executors.structure.signature import input_names, signature_of
 from executors.synthesis.inputs import generated
 from executors.training.augmentation import augmenting
@@ -109,7 +109,7 @@ class SourceInspector:
             if data is not None and task.measures:
                 estimates, outlook = _with_measurements(estimates, task, model, data, params)
         costs = costs_of(structure.network(), profiles)
-        least = shallower(structure, removable_blocks(structure))
+        least = remove_blocks(structure, removable_blocks(structure))
         floor = costs_of(least.network(least.least_widths), profiles)
         return Inspection(
             costs=dict(costs),

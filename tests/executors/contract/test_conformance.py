@@ -15,7 +15,7 @@ from executors.contract.executor import (
     executor_classes,
 )
 from executors.contract.preparation import PreparationProgress
-from executors.structure import analyse, removable_blocks, shallower
+from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
 from mistify.costs.axes import costs_of
@@ -223,7 +223,7 @@ def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
 def least_under(rules, model):
     """What a network costs at least, by its rules."""
     structure = analyse(model, rules)
-    least = shallower(structure, removable_blocks(structure))
+    least = remove_blocks(structure, removable_blocks(structure))
     return costs_of(least.network(least.least_widths), [BOARD])
 
 

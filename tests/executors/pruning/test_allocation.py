@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from executors.pruning.allocation import DEPTH, POWER, AllocationTerms, allocate, allocations, depth
-from executors.structure import analyse, residual_blocks, shallower
+from executors.structure import analyse, remove_blocks, residual_blocks
 from mistify.costs.axes import Axis, AxisRegistry, costs_of
 from mistify.costs.budget import FLOPS, PARAMS, exceeded, latency_axis
 from mistify.costs.quantization import Quantization
@@ -126,7 +126,7 @@ def test_blocks_go_where_widths_would_lose_more(share, gone):
     limits = {AXIS: share * whole_latency(structure)}
     blocks = residual_blocks(structure.graph)
     best = [
-        max(every_worth(shallower(structure, blocks[:count]), limits, structure), default=-inf)
+        max(every_worth(remove_blocks(structure, blocks[:count]), limits, structure), default=-inf)
         for count in range(3)
     ]
     found = allocated(structure, limits)
@@ -146,7 +146,7 @@ def test_of_blocks_that_save_as_much_the_one_that_counts_least_goes_first(place)
 
 def test_what_no_width_can_meet_is_met_without_blocks():
     structure = analyse(residual())
-    shallow = shallower(structure, residual_blocks(structure.graph))
+    shallow = remove_blocks(structure, residual_blocks(structure.graph))
     least = costs_of(shallow.network(dict.fromkeys(shallow.groups, 1)))[FLOPS]
     found = allocated(structure, {FLOPS: least})
     assert len(found.left_out) == 2

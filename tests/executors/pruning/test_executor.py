@@ -10,7 +10,7 @@ from executors.contract.executor import Assignment
 from executors.data import Dataset
 from executors.params import IterativePruningParams, MorphNetParams, TrainingParams
 from executors.pruning.state import PruningState
-from executors.structure import analyse, removable_blocks, shallower
+from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
@@ -61,7 +61,7 @@ def test_a_network_that_loses_its_last_norm_keeps_its_optimizer():
     state = PruningState.of(source, Assignment(source, {}, (), setup, 0, analyse(source)), lambda _: None)
     state.trainer.train(constant(3))
     before = state.trainer.memory()
-    rebuilt = state.rebuilt(shallower(state.structure, removable_blocks(state.structure)), lambda _: None)
+    rebuilt = state.rebuilt(remove_blocks(state.structure, removable_blocks(state.structure)), lambda _: None)
     assert not any(isinstance(layer, layers.BatchNormalization) for layer in rebuilt.trainer.model.layers)
     after = rebuilt.trainer.memory()
     assert (after.optimizer, after.steps) == (before.optimizer, 3) == ("sgd", 3)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation
 from executors.pruning.refitting import Original, refit
-from executors.structure import analyse, copied, narrow, residual_blocks, widen, without_blocks
+from executors.structure import analyse, copied, narrow, remove_named_blocks, residual_blocks, widen
 from executors.training.evaluation import Evaluation, evaluate, recalibrate
 from tests.executors.conftest import small_resnet
 from tests.executors.pruning.copies import with_copies
@@ -27,7 +27,7 @@ def cut(model, keep, data, *, physically=False, left_out=()):
     structure = analyse(model)
     keep = {**whole(structure), **keep}
     original = Original.of(structure)
-    left = without_blocks(structure, left_out)
+    left = remove_named_blocks(structure, left_out)
     if physically or left_out:
         model = narrow(left, {name: keep[name] for name in left.groups})
         left = analyse(model)
@@ -229,7 +229,7 @@ def test_attention_reads_the_copies_that_stay(fitted):
 def test_a_network_without_a_block_makes_up_for_it(trained, digits):
     structure = analyse(trained)
     (block, *_) = residual_blocks(structure.graph)
-    left = without_blocks(structure, [block.name])
+    left = remove_named_blocks(structure, [block.name])
     plain = narrow(left, whole(left))
     fitted = cut(copied(trained), {}, digits[0], left_out=[block.name])
     off = []

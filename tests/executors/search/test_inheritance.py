@@ -11,7 +11,7 @@ from executors.data import Dataset
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation
 from executors.search import Architecture, Inheritance
-from executors.structure import analyse, at_resolution, copied, narrow, residual_blocks, shallower
+from executors.structure import analyse, at_resolution, copied, narrow, remove_blocks, residual_blocks
 from executors.training.evaluation import Evaluation
 
 
@@ -43,7 +43,7 @@ def half(structure, left_out=frozenset()):
 
 def cut(structure, shallow, scale):
     """The structure without its blocks, at a resolution."""
-    left = shallower(structure, residual_blocks(structure.graph)) if shallow else structure
+    left = remove_blocks(structure, residual_blocks(structure.graph)) if shallow else structure
     return at_resolution(left, scale) if scale < 1 else left
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.search import ArchitectureSpace
-from executors.structure import analyse, at_resolution, freeze, narrow, residual_blocks, shallower
+from executors.structure import analyse, at_resolution, freeze, narrow, remove_blocks, residual_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, meets
 
@@ -63,7 +63,7 @@ def test_images_get_only_so_small_as_a_network_takes_them():
 
 def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
     architecture = space.architecture(np.array([-1.0, -0.4, 0.0, 1.0, 0.0, *WHOLE[:3], 0.0]))
-    left = shallower(
+    left = remove_blocks(
         structure, [block for block in residual_blocks(structure.graph) if block.name == "sum_2"]
     )
     left = at_resolution(left, 7 / 8)

@@ -10,7 +10,7 @@ from executors.structure import (
     at_resolution,
     narrow,
     removable_blocks,
-    shallower,
+    remove_blocks,
     unmatched,
     widen,
     widened,
@@ -98,7 +98,7 @@ def test_rules_hold_for_what_is_made_of_a_network() -> None:
     structure = analyse(network(), rules)
     smaller = at_resolution(structure, 0.5)
     assert smaller is not None
-    least = shallower(smaller, removable_blocks(smaller))
+    least = remove_blocks(smaller, removable_blocks(smaller))
     assert least.least_widths == {"stem": 6, "wide": 9, "small": 1}
     assert least.staying == {"stem", "wide"}
     model = narrow(least, {name: np.arange(group.size) < group.least for name, group in least.groups.items()})

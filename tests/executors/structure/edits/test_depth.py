@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import analyse, narrow, residual_blocks, shallower
+from executors.structure import analyse, narrow, remove_blocks, residual_blocks
 from executors.structure.edits import splitting
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import output_names
@@ -64,7 +64,7 @@ def test_without_a_block_nothing_is_added(build, size, left_out):
     model = randomised(build())
     structure = analyse(model)
     blocks = residual_blocks(structure.graph)
-    actual = shallower(structure, [blocks[number] for number in left_out])
+    actual = remove_blocks(structure, [blocks[number] for number in left_out])
     shallow = narrow(actual, {})
     inputs = batch(model) if build is convolutions else [np.random.default_rng(1).integers(0, 9, (3, size))]
     expected = model
@@ -89,7 +89,7 @@ def test_blocks_may_contain_blocks():
     blocks = {block.name: block for block in residual_blocks(structure.graph)}
     assert blocks["inner_add"].layers == ("inner", "inner_add")
     assert blocks["outer_add"].layers == ("outer", "inner", "inner_add", "outer_add")
-    shallow = narrow(shallower(structure, blocks.values()), {})
+    shallow = narrow(remove_blocks(structure, blocks.values()), {})
     assert [layer.name for layer in shallow.layers[1:]] == ["before", "head"]
 
 
@@ -121,7 +121,7 @@ def test_a_sum_that_is_an_output_stays_with_its_name():
     structure = analyse(model)
     (block,) = residual_blocks(structure.graph)
     assert block.name == "first"
-    assert output_names(narrow(shallower(structure, [block]), {})) == output_names(model)
+    assert output_names(narrow(remove_blocks(structure, [block]), {})) == output_names(model)
 
 
 def test_layers_are_asked_for_their_weights_once():
@@ -148,7 +148,7 @@ def test_layers_are_asked_for_their_weights_once():
 def test_a_shallower_network_is_narrowed_like_any_other():
     model = randomised(convolutions())
     structure = analyse(model)
-    shallow = shallower(structure, residual_blocks(structure.graph)[:1])
+    shallow = remove_blocks(structure, residual_blocks(structure.graph)[:1])
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in shallow.groups.items()}
     narrowed = narrow(shallow, keep)
     expected = narrow(analyse(narrow(shallow, {})), keep)

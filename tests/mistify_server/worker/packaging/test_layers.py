@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import analyse, narrow, without_blocks
+from executors.structure import analyse, narrow, remove_named_blocks
 from executors.structure.reading.reader import copied
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
@@ -78,7 +78,7 @@ def test_what_every_inference_takes_is_no_layer_s(source: keras.Model) -> None:
 def test_layers_that_were_left_out_stay_in_their_places(source: keras.Model) -> None:
     structure = analyse(source)
     block = next(layer.name for layer in source.layers if isinstance(layer, layers.Add))
-    shallow = without_blocks(structure, [block])
+    shallow = remove_named_blocks(structure, [block])
     assert shallow is not structure
     table = layer_table(structure, shallow, PROFILE)
     assert [line.kind for line in table.layers if line.after is None] == ["DepthwiseConv2D", "Conv2D", "Add"]
