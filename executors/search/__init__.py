@@ -1,6 +1,6 @@
 """Searching for architectures: the candidates, their predicted quality, and the choice of the best."""
 
-from executors.search.evolution import Evolution, founders
+from executors.search.evolution import Evolution, initial_population
 from executors.search.inheritance import Inheritance
 from executors.search.predictor import Predictor, Sample
 from executors.search.space import Architecture, ArchitectureSpace, Genes
@@ -13,5 +13,5 @@ __all__ = [
     "Inheritance",
     "Predictor",
     "Sample",
-    "founders",
+    "initial_population",
 ]

@@ -18,7 +18,7 @@ _SPREAD = 0.5
 _LEFT_OUT = 0.1
 
 
-def founders(groups: int, blocks: int, count: int, rng: np.random.Generator) -> list[Genes]:
+def initial_population(groups: int, blocks: int, count: int, rng: np.random.Generator) -> list[Genes]:
     """Return genes of random architectures; the first of them keeps all proportions.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from executors.contract.executor import StuckError
 from executors.pruning.executor import IterativePruningExecutor
 from executors.pruning.state import PruningState
-from executors.search import ArchitectureSpace, Genes, Inheritance, founders
+from executors.search import ArchitectureSpace, Genes, Inheritance, initial_population
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded, share_left
@@ -53,7 +53,7 @@ class CutSearch:
 
     def random(self, count: int) -> list[Genes]:
         """Return so many random architectures, the first of which keeps all proportions."""
-        return founders(*self.space.size, count, self.rng)
+        return initial_population(*self.space.size, count, self.rng)
 
     def depth(self, limits: Costs) -> int:
         """Return the residual blocks that stay as long as the limits can be met so.

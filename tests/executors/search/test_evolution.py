@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from executors.search import Evolution, founders
+from executors.search import Evolution, initial_population
 
 GROUPS, BLOCKS = 6, 3
 
@@ -13,14 +13,14 @@ def evolution(seed=0, crossover_rate=0.7, mutation=0.08):
 
 
 def test_the_first_of_the_founders_keeps_all_proportions():
-    first, *others = founders(GROUPS, BLOCKS, 20, np.random.default_rng(0))
+    first, *others = initial_population(GROUPS, BLOCKS, 20, np.random.default_rng(0))
     assert first.tolist() == [0] * GROUPS + [1] * BLOCKS
     assert all(set(genes[GROUPS:]) <= {0, 1} for genes in others)
     assert np.std([genes[:GROUPS] for genes in others]) == pytest.approx(0.5, rel=0.2)
 
 
 def test_there_may_be_no_founders():
-    assert founders(GROUPS, BLOCKS, 0, np.random.default_rng(0)) == []
+    assert initial_population(GROUPS, BLOCKS, 0, np.random.default_rng(0)) == []
 
 
 def test_without_mutation_one_gene_is_not_a_parents():
@@ -50,7 +50,7 @@ def test_what_promises_most_is_found():
         return -np.array([np.abs(genes - target).sum() for genes in population])
 
     some = evolution()
-    start = founders(GROUPS, BLOCKS, 12, np.random.default_rng(0))
+    start = initial_population(GROUPS, BLOCKS, 12, np.random.default_rng(0))
     actual = some.evolved(start, 80, lambda genes: genes, promise)
     assert len(actual) == 12
     assert promise(actual).tolist() == sorted(promise(actual), reverse=True)
@@ -60,7 +60,7 @@ def test_what_promises_most_is_found():
 
 def test_what_fits_no_limits_has_no_children():
     some = evolution()
-    start = founders(GROUPS, BLOCKS, 5, np.random.default_rng(0))
+    start = initial_population(GROUPS, BLOCKS, 5, np.random.default_rng(0))
     actual = some.evolved(
         start, 3, lambda genes: None, lambda population: np.arange(len(population), 0, -1.0)
     )
