@@ -84,7 +84,7 @@ def _prune(network: keras.Model, sparsity: float, setup: TrainingSetup, steps: i
         trainer.train(part)
     trainer.start_average()
     trainer.train(rest)
-    trainer.settle()
+    trainer.apply_average()
 
 
 def _largest(values: npt.NDArray[np.float32], share: float) -> npt.NDArray[np.float32]:
@@ -110,7 +110,7 @@ def _cluster(network: keras.Model, clusters: int, setup: TrainingSetup, steps: i
     share()
     trainer = compressing_trainer(network, setup, seed, _CLUSTERING_RATE, after_step=share)
     trainer.train(cosine(steps))
-    trainer.settle()
+    trainer.apply_average()
 
 
 def _sharing(kernel: Kernel, clusters: int, seed: int) -> Callable[[], None]:

@@ -61,7 +61,7 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     objective = _RoundedObjective(network, setup, seed)
     trainer = compressing_trainer(network, setup, seed, _LEARNING_RATE, objective=objective)
     trainer.train(cosine(steps))
-    trainer.settle()
+    trainer.apply_average()
     return folded
 
 

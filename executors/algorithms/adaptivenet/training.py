@@ -166,7 +166,7 @@ class SupernetTraining:
                 done = after
                 self._progress.report(done, total, loss)
             if done == end:
-                trainer.settle()
+                trainer.apply_average()
             memory = None if done == end else trainer.memory()
             self._state = replace(self._state, done=done, memory=memory)
             self._progress.keep(_PART, self._state.saved(self._supernet))

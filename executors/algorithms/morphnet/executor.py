@@ -103,7 +103,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             scout.trainer.train(constant(steps))
             scout._cut_towards(target, done)
         scout.trainer.train(cosine(2 * steps))
-        scout.trainer.settle()
+        scout.trainer.apply_average()
         setup, evaluation = assignment.setup, scout.trainer.evaluation
         evaluation.recalibrate(setup.train)
         return evaluation.score(setup.validation, setup.metric)

@@ -27,7 +27,7 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
     for start in range(0, steps, _REPORT_STEPS):
         trainer.train(schedule[start : start + _REPORT_STEPS])
         report(min(start + _REPORT_STEPS, steps))
-    trainer.settle()
+    trainer.apply_average()
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def test_without_steps_a_network_is_cut_at_once_and_fitted(
     assert executor_class.adapting_steps(params, 2.0) == 0
     assert executor.iterate() == 0
     assert meets(executor.measure(), budget)
-    executor.trainer.settle()
+    executor.trainer.apply_average()
     network = executor.network()
     recalibrate(network, digits[0])
     assert evaluate(network, digits[1]) > evaluate(trained, digits[1]) - 0.15

@@ -223,7 +223,7 @@ def test_a_trainer_that_restarts_trains_as_a_new_one_does(few, remembers):
     first.restart(7, memory)
     for trainer in (first, Trainer(other, few, 7, memory=memory)):
         trainer.train(constant(5))
-        trainer.settle()
+        trainer.apply_average()
     assert_same_weights(other, model, 0)
 
 
@@ -268,7 +268,7 @@ def test_settling_gives_the_running_average(training_setup):
             if average is None
             else [keep * old + (1 - keep) * new for old, new in zip(average, weights, strict=True)]
         )
-    trainer.settle()
+    trainer.apply_average()
     for wanted, actual in zip(average, model.get_weights(), strict=True):
         np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
@@ -281,7 +281,7 @@ def test_an_average_that_starts_again_knows_nothing_of_the_steps_before(training
     for steps in (0, 1):
         trainer.train(constant(steps))
         here = model.get_weights()
-        trainer.settle()
+        trainer.apply_average()
         for wanted, actual in zip(here, model.get_weights(), strict=True):
             np.testing.assert_array_equal(actual, wanted)
 

@@ -162,7 +162,7 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
         raise FloatingPointError("the training loss became nan")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "settle", diverge)
+        patched.setattr(Trainer, "apply_average", diverge)
         with pytest.raises(FloatingPointError):
             runner.run(onward)
     again: Any = runner.run(onward)

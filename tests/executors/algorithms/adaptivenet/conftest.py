@@ -51,7 +51,7 @@ def deep(digits):
     setup = TrainingSetup(*digits, None, TrainingParams(batch_size=64, learning_rate=0.03))
     trainer = Trainer(model, setup, 0)
     trainer.train(cosine(300))
-    trainer.settle()
+    trainer.apply_average()
     return model
 
 

@@ -41,7 +41,7 @@ def cut(executor, assignment):
     """Return the steps of an edge, and its network with its own statistics."""
     executor.init(assignment)
     steps = executor.iterate()
-    executor.trainer.settle()
+    executor.trainer.apply_average()
     executor.trainer.evaluation.recalibrate(assignment.setup.train)
     return steps, executor.network()
 
