@@ -237,7 +237,7 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
                 opened.keep_ready()
             metrics = Metrics()
             engine = MeasuredEngine(opened, metrics)
-            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)
+            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced)
             roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
             models = ModelRepository(store.models, store.artifacts)

@@ -176,5 +176,5 @@ class JobStore(ABC):
         """Give the space of removed jobs back to the disk, and return the bytes that became free."""
 
     @abstractmethod
-    def mentioned(self) -> set[str]:
+    def referenced(self) -> set[str]:
         """Return the SHA-256 digests of all files that are still needed, and perhaps others."""

@@ -82,11 +82,11 @@ class Preparations:
             directory.mkdir(parents=True, exist_ok=True)
             write_bytes(directory / name, content, durable=True)
 
-    def remove_unused(self, mentioned: Collection[str], before: float, *, with_parts: bool) -> int:
+    def remove_unused(self, referenced: Collection[str], before: float, *, with_parts: bool) -> int:
         """Remove the preparations whose artifacts nothing refers to.
 
         Args:
-            mentioned: Digests of the artifacts that something refers to.
+            referenced: Digests of the artifacts that something refers to.
             before: Seconds since 1970; files written then or later stay.
             with_parts: Remove unfinished preparations, too.
 
@@ -96,16 +96,16 @@ class Preparations:
         return sum(
             _removed(directory)
             for directory in self._all()
-            if directory.stat().st_mtime < before and self._is_unused(directory, mentioned, with_parts)
+            if directory.stat().st_mtime < before and self._is_unused(directory, referenced, with_parts)
         )
 
     def _all(self) -> Iterator[Path]:
         if self._directory.is_dir():
             yield from self._directory.iterdir()
 
-    def _is_unused(self, directory: Path, mentioned: Collection[str], with_parts: bool) -> bool:
+    def _is_unused(self, directory: Path, referenced: Collection[str], with_parts: bool) -> bool:
         made = directory / _MADE
-        return digest_of(made.read_text()) not in mentioned if made.exists() else with_parts
+        return digest_of(made.read_text()) not in referenced if made.exists() else with_parts
 
 
 def _removed(directory: Path) -> int:

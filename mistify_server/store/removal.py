@@ -58,8 +58,8 @@ def _remove_files(store: Store, before: float) -> int:
     A job that has not ended may still continue an unfinished preparation.
     """
     names = store.artifacts.names()
-    mentioned = store.jobs.mentioned()
+    referenced = store.jobs.referenced()
     all_ended = not store.jobs.unfinished()
-    freed = Preparations(store.artifacts).remove_unused(mentioned, before, with_parts=all_ended)
-    freed += sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned)
+    freed = Preparations(store.artifacts).remove_unused(referenced, before, with_parts=all_ended)
+    freed += sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in referenced)
     return freed + store.inspections.remove_unneeded()

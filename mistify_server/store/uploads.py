@@ -46,7 +46,7 @@ class Uploads:
     Args:
         directory: Made where there is none.
         most_bytes: Limit on all files together.
-        mentioned: Returns the SHA-256 of files that jobs refer to.
+        referenced: Returns the SHA-256 of files that jobs refer to.
         now: Returns seconds since 1970.
     """
 
@@ -54,7 +54,7 @@ class Uploads:
         self,
         directory: Path,
         most_bytes: float,
-        mentioned: Callable[[], Collection[str]],
+        referenced: Callable[[], Collection[str]],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._directory = directory
@@ -62,7 +62,7 @@ class Uploads:
         self._arriving = directory / "arriving"
         self._named = directory / "named"
         self._most_bytes = most_bytes
-        self._mentioned = mentioned
+        self._referenced = referenced
         self._now = now
         #: Bytes that have come since the server was started.
         self.received = 0
@@ -141,10 +141,10 @@ class Uploads:
             MistifyError: The store cannot be read, so that it is unknown which files jobs refer to.
             OSError: A file cannot be removed.
         """
-        mentioned = self._mentioned()
+        referenced = self._referenced()
         with self._naming:
             for directory in self._named.glob("*"):
-                if directory.name not in mentioned and self._is_old(directory):
+                if directory.name not in referenced and self._is_old(directory):
                     shutil.rmtree(directory)
             return sum(self._remove(path) for path in self._all_files() if self._is_unneeded(path))
 

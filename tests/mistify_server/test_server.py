@@ -17,14 +17,14 @@ async def test_uploads_are_collected_though_the_store_was_busy(
     site: Any, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = [MistifyError(ErrorCode.UNAVAILABLE, "the store is busy")]
-    mentioned = SqlJobStore.mentioned
+    referenced = SqlJobStore.referenced
 
     def busy_at_first(store: SqlJobStore) -> set[str]:
         if failures:
             raise failures.pop()
-        return mentioned(store)
+        return referenced(store)
 
-    monkeypatch.setattr(SqlJobStore, "mentioned", busy_at_first)
+    monkeypatch.setattr(SqlJobStore, "referenced", busy_at_first)
     monkeypatch.setattr("mistify_server.server._COLLECTION_SECONDS", 0.01)
     old = site.store / "uploads" / "files" / "00" / ("0" * 64)
     old.parent.mkdir(parents=True)

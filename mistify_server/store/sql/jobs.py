@@ -33,7 +33,7 @@ from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points, layers_row
-from mistify_server.store.sql.mentions import Mentions
+from mistify_server.store.sql.references import DigestReferences
 from mistify_server.store.sql.rows import (
     GoalEvent,
     adapt_result,
@@ -99,7 +99,7 @@ class SqlJobStore(JobStore):
     def __init__(self, database: Database, now_ms: Callable[[], int] = _unix_ms) -> None:
         self._database = database
         self._now_ms = now_ms
-        self._mentions = Mentions()
+        self._references = DigestReferences()
 
     @override
     def create(self, submission: Submission) -> Job:
@@ -279,7 +279,7 @@ class SqlJobStore(JobStore):
             session.delete(job)
 
     @override
-    def mentioned(self) -> set[str]:
+    def referenced(self) -> set[str]:
         with self._database.read() as session:
             connection = session.connection()
             rows = (
@@ -288,7 +288,7 @@ class SqlJobStore(JobStore):
                 if table.name not in _WITHOUT_FILES
                 for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}")  # noqa: S608 (our own)
             )
-            return self._mentions.of(rows)
+            return self._references.of(rows)
 
     @override
     def shrink(self) -> int:

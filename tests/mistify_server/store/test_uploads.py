@@ -47,13 +47,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def mentioned() -> set[str]:
+def referenced() -> set[str]:
     return set()
 
 
 @pytest.fixture
-def uploads(tmp_path: Path, clock: Clock, mentioned: set[str]) -> Uploads:
-    return Uploads(tmp_path / "uploads", 10_000, lambda: mentioned, clock)
+def uploads(tmp_path: Path, clock: Clock, referenced: set[str]) -> Uploads:
+    return Uploads(tmp_path / "uploads", 10_000, lambda: referenced, clock)
 
 
 async def pieces(content: bytes, broken: bool = False) -> AsyncIterator[bytes]:
@@ -154,12 +154,12 @@ def test_what_a_full_disk_has_taken_counts(tmp_path: Path, size: int) -> None:
 
 
 def test_room_is_made_by_what_nothing_needs(
-    uploads: Uploads, clock: Clock, mentioned: set[str], tmp_path: Path
+    uploads: Uploads, clock: Clock, referenced: set[str], tmp_path: Path
 ) -> None:
     needed, other = send(uploads, b"a" * 4_000), send(uploads, b"b" * 6_000)
     for file in (needed, other):
         uploads.find(UploadName(file.sha256, "train.npz"))
-    mentioned.add(needed.sha256)
+    referenced.add(needed.sha256)
     clock.seconds += KEPT_SECONDS + 1
     send(uploads, b"c" * 5_000)
     assert uploads.state(needed).complete
@@ -189,11 +189,11 @@ def directory_of(uploads: Uploads, files: dict[str, bytes]) -> UploadName:
 
 
 def test_a_directory_is_made_of_its_files_and_keeps_them(
-    uploads: Uploads, clock: Clock, mentioned: set[str]
+    uploads: Uploads, clock: Clock, referenced: set[str]
 ) -> None:
     files = {"cats/1.png": b"cat", "dogs/1.png": b"dog", "dogs/2.png": b"cat"}
     name = directory_of(uploads, files)
-    mentioned.add(name.sha256)
+    referenced.add(name.sha256)
     clock.seconds += KEPT_SECONDS + 1
     uploads.find(name)
     uploads.collect()
@@ -312,11 +312,11 @@ def test_an_upload_that_takes_days_is_not_collected_meanwhile(uploads: Uploads, 
 def test_files_are_collected_once_though_two_look_for_them(tmp_path: Path, clock: Clock) -> None:
     start = Barrier(2)
 
-    def mentioned() -> set[str]:
+    def referenced() -> set[str]:
         start.wait()
         return set()
 
-    uploads = Uploads(tmp_path / "uploads", 10_000, mentioned, clock)
+    uploads = Uploads(tmp_path / "uploads", 10_000, referenced, clock)
     for number in range(100):
         uploads.find(UploadName(send(uploads, bytes([number])).sha256, "train.npz"))
     clock.seconds += KEPT_SECONDS + 1

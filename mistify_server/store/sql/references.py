@@ -1,4 +1,4 @@
-"""The files that rows mention, by their digests."""
+"""The files that rows refer to, by their digests."""
 
 import re
 from collections.abc import Iterable
