@@ -173,14 +173,14 @@ def _runner(store: Path, report: OnProgress) -> Do:
     runner = TaskRunner(artifacts_of(store), report)
 
     def do(task: Task) -> Result:
-        with exhaustion_as_python_errors():
+        with resource_errors_as_python_errors():
             return runner.run(task)
 
     return do
 
 
 @contextmanager
-def exhaustion_as_python_errors() -> Iterator[None]:
+def resource_errors_as_python_errors() -> Iterator[None]:
     """Turn TensorFlow's one error for full disks and too little memory into Python's two.
 
     Raises:

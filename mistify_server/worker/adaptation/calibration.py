@@ -15,9 +15,9 @@ from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredNetwork, MeasuredProfile, Profile
 from mistify.costs.quantization import STORED, Quantization
 from mistify_server.worker.adaptation.latency import Profiles, latencies
-from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.isolated import latencies_of
+from mistify_server.worker.resource_errors import suppress_conversion_errors
 
 #: Of a group in the small network: a tile of LiteRT's kernels, which takes no less with fewer.
 _UNITS: Final = 8
@@ -66,7 +66,7 @@ def calibrated_host(
     source_cost, least_cost = (analyse(network).network() for network in (source, least))
     source_ms = latencies(source, STORED[1:], train, threads)
     least_ms: Mapping[Quantization, float] = {}
-    with suppressed_but_for_exhaustion():
+    with suppress_conversion_errors():
         least_ms = latencies(least, (Quantization.INT8,), train, threads)
     with_one = {profile.integer: profile for profile in host if profile.threads == 1}
     known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}

@@ -17,11 +17,11 @@ from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, thre
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.profiles import MeasuredProfile, Profile
 from mistify.costs.quantization import Quantization
-from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.activations import calibration
 from mistify_server.worker.packaging.conversion.converter import saved
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.measurement.isolated import latencies_of
+from mistify_server.worker.resource_errors import suppress_conversion_errors
 
 Profiles: TypeAlias = tuple[Profile, ...]
 
@@ -83,7 +83,7 @@ def latencies(
     with saved(model) as network:
         networks = {Quantization.NONE: network.at(QuantizationConfig())}
         for precision in precisions:
-            with suppressed_but_for_exhaustion():
+            with suppress_conversion_errors():
                 examples = few_examples(model, train, [precision])
                 networks[precision] = network.at(QuantizationConfig(precision=precision), examples)
     measured = latencies_of(networks, threads)

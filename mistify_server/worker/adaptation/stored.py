@@ -10,9 +10,9 @@ from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Budget, Costs
 from mistify_server.worker.adaptation.latency import few_examples
-from mistify_server.worker.exhaustion import suppressed_but_for_exhaustion
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.stored import is_stored, stored_costs
+from mistify_server.worker.resource_errors import suppress_conversion_errors
 
 #: Reads the memory and the size of a network's package off its file, by axis.
 CostReader: TypeAlias = Callable[[keras.Model], Costs]
@@ -38,7 +38,7 @@ def cost_reader(
     def read(model: keras.Model) -> Costs:
         costs: dict[str, float] = {}
         for quantization in quantizations if limits_storage(budget) else ():
-            with suppressed_but_for_exhaustion():
+            with suppress_conversion_errors():
                 examples = few_examples(model, setup.train, [quantization.precision])
                 network = convert(model, quantization, examples)
                 stored = stored_costs(network, quantization.precision, threads)

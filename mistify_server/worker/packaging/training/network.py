@@ -40,6 +40,7 @@ from mistify_server.worker.packaging.training.operations.convolutions import (  
 )
 from mistify_server.worker.packaging.training.optimizers import OPTIMIZERS
 from mistify_server.worker.packaging.training.parts import scales_and_shifts
+from mistify_server.worker.resource_errors import RESOURCE_ERRORS
 
 Tensors = dict[str, Any]
 Signatures = Mapping[str, Any]
@@ -265,7 +266,7 @@ def convert_training(network: TrainingNetwork) -> bytes:
             converter = tf.lite.TFLiteConverter.from_saved_model(directory)
             converter.experimental_enable_resource_variables = True
             converted: bytes = converter.convert()
-    except (UntrainableError, *EXHAUSTION):
+    except (UntrainableError, *RESOURCE_ERRORS):
         raise
     except Exception as error:
         # Converter and gradients fail in many ways, and a package is useful without them.

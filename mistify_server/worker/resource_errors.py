@@ -1,4 +1,4 @@
-"""A machine without memory or disk space, as against a model that cannot be converted."""
+"""Errors of a machine that has run out of memory or disk space, and those of conversion."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Final
 import tensorflow as tf
 
 #: Errors that tell of the machine, and nothing of a model.
-EXHAUSTION: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError)
+RESOURCE_ERRORS: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError)
 
 
 @contextmanager
@@ -22,5 +22,5 @@ def suppressed_but_for_exhaustion() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, EXHAUSTION):
+        if isinstance(error, RESOURCE_ERRORS):
             raise
