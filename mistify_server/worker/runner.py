@@ -36,7 +36,7 @@ from mistify_server.worker.package_tasks import Packager
 from mistify_server.worker.prepare_tasks import Preparer
 from mistify_server.worker.pseudo_labels import PseudoLabeller
 from mistify_server.worker.reference_tasks import ReferenceMeter
-from mistify_server.worker.source_tasks import RootMaker
+from mistify_server.worker.source_tasks import SourceTuner
 from mistify_server.worker.training_setups import TrainingSetups
 
 TaskResult: TypeAlias = (
@@ -59,7 +59,7 @@ class TaskRunner:
         labeller = PseudoLabeller(cache, checkpoints, on_progress)
         unchanged = UnchangedSources(cache, checkpoints, labeller)
         self._inspector = SourceInspector(cache, on_progress)
-        self._roots = RootMaker(cache, checkpoints, labeller, unchanged, on_progress)
+        self._source_tuner = SourceTuner(cache, checkpoints, labeller, unchanged, on_progress)
         self._preparer = Preparer(Preparations(artifacts), checkpoints, setups, on_progress)
         self._edges = EdgeRunner(checkpoints, setups, unchanged, on_progress)
         self._packager = Packager(artifacts, cache, checkpoints, setups, on_progress)
@@ -82,7 +82,7 @@ class TaskRunner:
             case InspectTask():
                 done = self._inspector.inspect(task)
             case SourceTask():
-                done = self._roots.make(task)
+                done = self._source_tuner.tune(task)
             case PrepareTask():
                 done = self._preparer.prepare(task)
             case AdaptTask():

@@ -25,7 +25,7 @@ from mistify_server.worker.params import params_of
 from mistify_server.worker.pseudo_labels import PseudoLabeller
 
 
-class RootMaker:
+class SourceTuner:
     """Tunes sources and widens them.
 
     Args:
@@ -50,7 +50,7 @@ class RootMaker:
         self._unchanged = unchanged
         self._on_progress = on_progress
 
-    def make(self, task: SourceTask) -> SourceResult:
+    def tune(self, task: SourceTask) -> SourceResult:
         """Return the tuned source, which teaches all goals, and the root, from which they are adapted."""
         source = self._cache.source(task.recipe.model)
         if source.network is None:
