@@ -12,7 +12,7 @@ import tensorflow as tf
 from executors.data.dataset import Dataset
 from executors.data.storage import Array, Rows
 from executors.inspection.limits import GIB
-from executors.outputs.confidence import assured
+from executors.outputs.confidence import reached_with_confidence
 from executors.outputs.metrics import output_scores, score
 from executors.outputs.objectives import objectives_of
 from executors.structure import calls, tensors

@@ -203,7 +203,7 @@ class Trainer:
         self._averaged.assign(0.0)
         self._average.assign(self._flattener.flatten(self.model.trainable_variables))
 
-    def settle(self) -> None:
+    def apply_average(self) -> None:
         """Give the network the running average of its weights, which is better than the last step's."""
         self._set_weights(self._average)
         if self._after_step is not None:

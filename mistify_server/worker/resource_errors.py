@@ -11,7 +11,7 @@ RESOURCE_ERRORS: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError
 
 
 @contextmanager
-def suppressed_but_for_exhaustion() -> Iterator[None]:
+def suppress_conversion_errors() -> Iterator[None]:
     """Suppress the errors of a converter for a model that it cannot convert, which may be of any kind.
 
     Raises:

@@ -48,7 +48,7 @@ def removable_blocks(structure: Structure) -> list[ResidualBlock]:
     return [block for block in blocks if structure.staying.isdisjoint(block.layers)]
 
 
-def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
+def remove_blocks(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
     """Return the structure of the network without the sums that these blocks add.
 
     Groups keep their names, except for groups inside the blocks alone, which are gone. `narrow` makes its

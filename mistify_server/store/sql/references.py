@@ -8,7 +8,7 @@ from typing import Final
 _DIGEST: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
-class Mentions:
+class DigestReferences:
     """Finds the digests in rows, remembering those of rows that have not changed since the last time."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from executors.outputs.confidence import assured, lower_bound
+from executors.outputs.confidence import lower_bound, reached_with_confidence
 from executors.outputs.metrics import score
 from executors.outputs.objectives import Binary, Categorical, Regression
 from executors.structure.signature import Activation

@@ -21,7 +21,6 @@ from mistify.package.training import (
     TRAIN_STEP,
     WEIGHTS,
 )
-from mistify_server.worker.exhaustion import EXHAUSTION
 from mistify_server.worker.packaging.training.entropy import correct, mean_entropy
 from mistify_server.worker.packaging.training.operations import (  # noqa: F401  (they register replacements)
     elementwise,
