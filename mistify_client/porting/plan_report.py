@@ -95,7 +95,7 @@ def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     source = ", ".join(_source_scores(batch))
     model, steps = escape(as_written(batch.model)), counted(batch.source_steps, "step")
     head = f"[bold]{model}[/]: {escape(source)} after {steps}"
-    tree = Tree(f"{head}, {duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
+    tree = Tree(f"{head}, {duration(batch.source_seconds)}; predictions {escape(batch.evidence)}")
     if batch.flips:
         tree.add(_FLIPS)
     for counts in batch.class_counts:

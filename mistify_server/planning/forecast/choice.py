@@ -159,7 +159,9 @@ class Chooser:
         preparing = 0 if is_prepared or not edges else self.preparing_steps(algorithm, edges)
         part = preparing * self._candidates[algorithm].preparing_step / max(len(edges), 1)
         overhead = self._experience.overhead(algorithm) + part
-        preparation = f", after {preparing:,} for {counted(len(edges), 'goal')} together" if preparing else ""
+        preparation = (
+            f" (after {preparing:,} for {counted(len(edges), 'goal')} together)" if preparing else ""
+        )
         return [
             _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead, preparation)
             for edge, case, lost in zip(edges, cases, self._experience.lost(cases), strict=True)
@@ -175,15 +177,14 @@ class Chooser:
             return "no other algorithm can be chosen"
         steps = self.case(edge, best.algorithm).steps
         against = " and ".join(
-            f"{one.algorithm} {one.lost.mean:z.1%} in {one.time / best.time:.1f} times as long"
+            f"{one.algorithm} {one.lost.mean:z.1%} in {one.time / best.time:.1f} times the time"
             for one in others
         )
         distance = f"{2**edge.distance:.2g}"
-        way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "as large as its parent"
+        way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "at its parent's costs"
         return (
-            f"{way} in {counted(steps, 'step')}{best.preparation}, on a "
-            f"{self._traits.kind} network, it should lose {best.lost.mean:z.1%} of the source's accuracy, "
-            f"{against}, " + self._evidence
+            f"expected to lose {best.lost.mean:z.1%} of the source's accuracy {way} in "
+            f"{counted(steps, 'step')}{best.preparation}, compared with {against}, {self._evidence}"
         )
 
 

@@ -146,10 +146,10 @@ class Experience:
             for record in self._records
         )
         if same:
-            return f"by {counted(same, 'edge')} of this model and data"
+            return f"based on {counted(same, 'edge')} of this model and data"
         if similar:
-            return f"by {counted(similar, 'edge')} of other {kind} networks"
-        return "by benchmarks, as nothing like it was adapted here yet"
+            return f"based on {counted(similar, 'edge')} of other {kind} networks"
+        return "based on benchmarks, because nothing similar has been adapted here yet"
 
     def _count(self, subject: str) -> int:
         return sum(record.case.subject == subject for record in self._records)

@@ -58,7 +58,7 @@ BATCH = PlannedBatch(
     source_seconds=8.0,
     edges=(HALF, TENTH),
     seconds=448.0,
-    evidence="by 3 edges of this model and data",
+    evidence="based on 3 edges of this model and data",
 )
 TINY = OutOfReach("tiny", "FLOP", "0.001x", "0.0042x")
 
@@ -72,8 +72,8 @@ def lines_of(plan: Plan) -> list[str]:
 def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
     lines = [line.rstrip() for line in lines_of(Plan((BATCH,), (TINY,)))]
     assert lines == [
-        "net.keras: accuracy 80.0% (77.0% to 81.0%) after 200 steps, 8 s; predicted by 3 edges of this model "
-        "and data",
+        "net.keras: accuracy 80.0% (77.0% to 81.0%) after 200 steps, 8 s; predictions based on 3 edges "
+        "of this model and data",
         "└── half and half-int8: accuracy 75.0% (70.0% to 78.0%), multiply-adds 50%, parameters 60%, "
         "700 steps, 40 s",
         "    morphnet: chamnet takes [longer]",

@@ -159,7 +159,7 @@ async def test_edges_that_were_adapted_are_learned_from(
     assert (record.source, record.source_steps, record.seconds) == (0.82, 10, 2.0)
     assert record.lost == pytest.approx(1 - 0.8 / 0.82)
     (batch,) = (await caller.plan([make_config("again", algorithm=AUTO, FLOP="0.5x")])).batches
-    assert batch.evidence == "by 1 edge of this model and data"
+    assert batch.evidence == "based on 1 edge of this model and data"
 
 
 async def test_what_worked_in_the_store_changes_the_choice(

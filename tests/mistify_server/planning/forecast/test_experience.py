@@ -66,7 +66,7 @@ def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
 def test_what_a_poor_source_gains_is_expected_of_itself() -> None:
     known = Experience([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], CANDIDATES)
     assert lost(known, case(1.2, subject="poor")).holds(-0.94)
-    assert known.evidence("poor", "convolutional") == "by 4 edges of this model and data"
+    assert known.evidence("poor", "convolutional") == "based on 4 edges of this model and data"
 
 
 def test_a_little_better_than_its_source_is_no_sign_of_a_poor_one() -> None:
@@ -161,7 +161,7 @@ def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:
 def test_predictions_say_what_they_rest_on() -> None:
     records = [seen(case(), 0.1), seen(case(), 0.1)]
     assert Experience(records, CANDIDATES).evidence("own", "convolutional") == (
-        "by 2 edges of this model and data"
+        "based on 2 edges of this model and data"
     )
     assert "1 edge of other convolutional" in Experience(records[:1], CANDIDATES).evidence(
         "new", "convolutional"
