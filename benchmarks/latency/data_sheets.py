@@ -24,7 +24,7 @@ from scipy.optimize import nnls
 
 from benchmarks.harness.run import Figures, Target, run
 from mistify.costs.devices import OperatorTiming
-from mistify.costs.efficiency import MEASURED, Efficiency, Reached
+from mistify.costs.efficiency import MEASURED, Efficiency, PeakShares
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.profiling.measuring import BUDGET_SECONDS, measure_device
 
@@ -145,12 +145,14 @@ def fit(readings: Sequence[OperatorTiming], peaks: Peaks) -> Efficiency:
     scale = relative.max(axis=0)
     figures = nnls(relative / scale, weights)[0] / scale
     inference, operator, *products, memory = (float(figure) for figure in figures)
-    return Efficiency(inference, operator, _reached(*products[:3]), _reached(*products[3:]), 1 / memory)
+    return Efficiency(
+        inference, operator, _peak_shares(*products[:3]), _peak_shares(*products[3:]), 1 / memory
+    )
 
 
-def _reached(compute: float, at_one_channel: float, memory: float) -> Reached:
+def _peak_shares(compute: float, at_one_channel: float, memory: float) -> PeakShares:
     """Return the shares reached, from the time of each term as a multiple of the time at the peaks."""
-    return Reached(1 / compute, at_one_channel / compute, 1 / memory)
+    return PeakShares(1 / compute, at_one_channel / compute, 1 / memory)
 
 
 def terms(operations: Sequence[Operation], peaks: Peaks) -> Array:

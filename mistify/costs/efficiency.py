@@ -11,7 +11,7 @@ from mistify.costs.operators import Operation, OperatorKind
 
 
 @dataclass(frozen=True)
-class Reached:
+class PeakShares:
     """The shares of the peaks that a kind of operator reaches.
 
     Attributes:
@@ -39,13 +39,13 @@ class Efficiency:
         operator_us: Microseconds for each operator.
         product: Convolutions and matrix products.
         depthwise: Depthwise convolutions.
-        memory: All other operators, which multiply by no weights: bytes, as in `Reached`.
+        memory: All other operators, which multiply by no weights: bytes, as in `PeakShares`.
     """
 
     inference_us: float
     operator_us: float
-    product: Reached
-    depthwise: Reached
+    product: PeakShares
+    depthwise: PeakShares
     memory: float
 
     def microseconds(self, operation: Operation, compute_power: float, memory_bandwidth: float) -> float:
@@ -73,7 +73,7 @@ class Efficiency:
 MEASURED: Final = Efficiency(
     inference_us=0.45,
     operator_us=0.045,
-    product=Reached(compute=0.5, half_at=16.0, memory=3.1),
-    depthwise=Reached(compute=0.155, half_at=22.0, memory=2.4),
+    product=PeakShares(compute=0.5, half_at=16.0, memory=3.1),
+    depthwise=PeakShares(compute=0.155, half_at=22.0, memory=2.4),
     memory=2.0,
 )

@@ -6,12 +6,12 @@ import pytest
 
 from benchmarks.latency.data_sheets import Peaks, best_multiply_adds, figures_of, fit, microseconds
 from mistify.costs.devices import OperatorTiming
-from mistify.costs.efficiency import Efficiency, Reached
+from mistify.costs.efficiency import Efficiency, PeakShares
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.profiling.samples import samples
 
 PEAKS = Peaks(compute_power=20.0, memory_bandwidth=4.0)
-EFFICIENCY = Efficiency(2.0, 0.5, Reached(0.4, 12.0, 1.5), Reached(0.1, 30.0, 0.8), 0.6)
+EFFICIENCY = Efficiency(2.0, 0.5, PeakShares(0.4, 12.0, 1.5), PeakShares(0.1, 30.0, 0.8), 0.6)
 
 
 def readings() -> list[OperatorTiming]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mistify.costs.catalogue import catalogue, data_sheet
-from mistify.costs.efficiency import Efficiency, Reached
+from mistify.costs.efficiency import Efficiency, PeakShares
 from mistify.costs.network import LayerCost, NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.profiles import NominalProfile
@@ -14,8 +14,8 @@ from mistify.costs.profiles import NominalProfile
 EFFICIENCY = Efficiency(
     inference_us=2.0,
     operator_us=1.0,
-    product=Reached(compute=0.5, half_at=16.0, memory=2.0),
-    depthwise=Reached(compute=0.2, half_at=8.0, memory=1.0),
+    product=PeakShares(compute=0.5, half_at=16.0, memory=2.0),
+    depthwise=PeakShares(compute=0.2, half_at=8.0, memory=1.0),
     memory=0.5,
 )
 CONVOLUTION = Operation(OperatorKind.CONVOLUTION, positions=10, c_in=3, c_out=16, kernel=9)
