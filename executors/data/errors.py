@@ -3,7 +3,7 @@
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 
-class DecidingDataError(MistifyError):
+class SchemaSourceError(MistifyError):
     """Data cannot be read, because the data that decide on their classes and columns cannot be used."""
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from executors.data.dataset import Dataset
-from executors.data.errors import DecidingDataError, invalid
+from executors.data.errors import SchemaSourceError, invalid
 from executors.data.storage import StorageError
 from executors.readers.builtin import BUILTIN, read_builtin
 from executors.readers.csv_files import CsvReader
@@ -52,7 +52,7 @@ def load_dataset(
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
-        DecidingDataError: The training data of test data cannot be used; the test data have no mistake that
+        SchemaSourceError: The training data of test data cannot be used; the test data have no mistake that
             shows without them.
         StorageError: Data that are larger than memory cannot be kept in a file.
     """
@@ -73,20 +73,21 @@ def load_dataset(
     return replace(fitted(arrays, request, source), left_out=left_out)
 
 
-def _decided(source: str, deciding: str, request: Request) -> Schema:
-    """Return the decisions that the deciding data make for others.
+def _decided(source: str, schema_source: str, request: Request) -> Schema:
+    """Return the schema of the data that decide for others.
 
     Raises:
-        DecidingDataError: The deciding data cannot be used, and the others have no mistake of their own.
+        SchemaSourceError: The data with the schema cannot be used, and the others have no mistake of their
+            own.
     """
     try:
-        return _schema(deciding, request)
+        return _schema(schema_source, request)
     except (MistifyError, OSError) as error:
-        if deciding == source or isinstance(error, StorageError):
+        if schema_source == source or isinstance(error, StorageError):
             raise
         _schema(source, request)
-        message = f"{deciding}, which decides on classes and columns, cannot be used"
-        raise DecidingDataError(ErrorCode.INVALID_DATASET, message) from error
+        message = f"{schema_source}, which decides on classes and columns, cannot be used"
+        raise SchemaSourceError(ErrorCode.INVALID_DATASET, message) from error
 
 
 def _schema(source: str, request: Request) -> Schema:

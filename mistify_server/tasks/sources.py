@@ -71,7 +71,7 @@ class DataSource(Message):
         return isinstance(self.settings.validation, str) or not self.trains_on_pseudo_labels
 
     @property
-    def deciding(self) -> str | None:
+    def schema_source(self) -> str | None:
         """The data with labels whose classes, columns and kinds of targets all others share, if any have."""
         if not self.trains_on_pseudo_labels:
             return self.train

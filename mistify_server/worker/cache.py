@@ -59,7 +59,7 @@ class DataPart:
     """
 
     source: str
-    deciding: str | None
+    schema_source: str | None
     signature: Signature
     text: TextSettings | None
     labelled: bool = True
@@ -67,7 +67,7 @@ class DataPart:
     def paths(self) -> list[str]:
         """Return the paths from which the data are read."""
         vocabulary = self.text.vocabulary if self.text else None
-        return [path for path in (self.source, self.deciding, vocabulary) if path]
+        return [path for path in (self.source, self.schema_source, vocabulary) if path]
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, Data
     """
 
     def part(source: str | None) -> DataPart:
-        deciding = None if source == data.deciding else data.deciding
+        schema_source = None if source == data.schema_source else data.schema_source
         return DataPart(
-            source or data.unlabelled or "", deciding, signature, data.settings.text, source is not None
+            source or data.unlabelled or "", schema_source, signature, data.settings.text, source is not None
         )
 
     train, test = (part(data.answered.get(name, getattr(data, name))) for name in ("train", "test"))
@@ -127,7 +127,7 @@ def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
 
 
 def _load_data(part: DataPart) -> Dataset:
-    return load_dataset(part.source, part.signature, part.deciding, part.text, labelled=part.labelled)
+    return load_dataset(part.source, part.signature, part.schema_source, part.text, labelled=part.labelled)
 
 
 def _source_paths(source: ModelSource) -> list[str]:

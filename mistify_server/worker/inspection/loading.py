@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from executors.data import Dataset, class_counts
-from executors.data.errors import DecidingDataError, invalid
+from executors.data.errors import SchemaSourceError, invalid
 from executors.outputs.metrics import check_labels, check_metric, check_output_metric, default_metric
 from executors.outputs.objectives import OutputObjective, objectives_for, with_unlabelled
 from executors.structure.signature import Signature
@@ -136,7 +136,7 @@ class InspectedData:
         """Return a part of the data, or None; mistakes in the data that decide are reported of these."""
 
         def loaded() -> Dataset | None:
-            with suppress(DecidingDataError):
+            with suppress(SchemaSourceError):
                 return load()
             return None
 

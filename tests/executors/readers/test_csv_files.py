@@ -2,7 +2,7 @@
 
 import pytest
 
-from executors.data.errors import DecidingDataError
+from executors.data.errors import SchemaSourceError
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
 from tests.executors.readers.files import problem_of, signature, write_csv
@@ -74,7 +74,7 @@ def test_a_table_as_wide_as_the_model_is_read(tmp_path):
 def test_a_mistake_in_the_training_data_is_none_of_the_test_data(tmp_path):
     train = write_csv(tmp_path / "train.csv", ["x", "y"], [["1 2 3", 0], ["1 2 3", 1, 9]])
     test = write_csv(tmp_path / "test.csv", ["x", "y"], [["1 2 3", 0]])
-    with pytest.raises(DecidingDataError):
+    with pytest.raises(SchemaSourceError):
         load_dataset(str(test), SIGNATURE, str(train))
     write_csv(test, ["x", "y"], [["1 2 3", 0], ["1 2 3"]])
     assert "row 3: 1 cell; expected 2" in problem_of(test, SIGNATURE, train=str(train))
