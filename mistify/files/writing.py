@@ -43,7 +43,7 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
         sync_path(path.parent)
 
 
-def continued(partial: Path) -> IO[bytes]:
+def open_partial(partial: Path) -> IO[bytes]:
     """Open a partial file to append to; a new one takes the place of a link, which would lead elsewhere.
 
     Raises:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import locked
-from mistify.files.writing import PART, continued, sync_file
+from mistify.files.writing import PART, open_partial, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import FileName, describe_file
@@ -135,7 +135,7 @@ def _partial(file: PackageFile, directory: Path) -> Path:
 
 def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
     """Append the missing bytes to a partial file; stop if the server sends more than it announced."""
-    with continued(partial) as stream:
+    with open_partial(partial) as stream:
         if stream.tell() >= file.size:
             return
         for data in read_from(file.name, stream.tell()):

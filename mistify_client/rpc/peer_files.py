@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files.writing import PART, continued, sync_file
+from mistify.files.writing import PART, open_partial, sync_file
 from mistify.package.records import describe_file
 from mistify.peers.membership import Peer
 
@@ -64,7 +64,7 @@ class PeerFiles:
 
     def _append(self, peer: Peer, data: bytes) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        with continued(self._part(peer)) as file:
+        with open_partial(self._part(peer)) as file:
             file.write(data)
             sync_file(file)
 

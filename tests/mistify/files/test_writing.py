@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mistify.files.locking import locked, try_lock
-from mistify.files.writing import continued, replacing, sync_path, write_bytes, write_json, write_text
+from mistify.files.writing import open_partial, replacing, sync_path, write_bytes, write_json, write_text
 from tests.support.disks import files_limited_to
 
 
@@ -97,7 +97,7 @@ def test_a_link_to_another_file_is_not_continued(tmp_path, link):
     (tmp_path / "of-somebody").write_bytes(b"precious")
     link(tmp_path / "a.part", tmp_path / "of-somebody")
     for part in (b"01", b"23"):
-        with continued(tmp_path / "a.part") as file:
+        with open_partial(tmp_path / "a.part") as file:
             file.write(part)
     assert (tmp_path / "a.part").read_bytes() == b"0123"
     assert (tmp_path / "of-somebody").read_bytes() == b"precious"
