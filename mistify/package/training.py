@@ -132,7 +132,7 @@ class Training(Record):
     weights: tuple[TrainedWeight, ...]
 
     @property
-    def has_answers(self) -> bool:
+    def has_accuracy(self) -> bool:
         """Return whether an output can be right or wrong: figures are neither."""
         return any(kind is not OutputEncoding.FIGURES for kind in self.kinds.values())
 

@@ -116,7 +116,7 @@ def _resumable() -> Iterator[None]:
 def _print_outcome(outcome: TuningOutcome, training: Training) -> None:
     """Print accuracy and loss before and after, the traffic with peers, and the version installed."""
     began, ended = outcome.began, outcome.ended
-    if training.has_answers:
+    if training.has_accuracy:
         typer.echo(f"accuracy on held-out examples: {began.accuracy:.1%} before, {ended.accuracy:.1%} now")
     typer.echo(f"loss: {began.loss:.4g} before, {ended.loss:.4g} now")
     traffic = outcome.traffic

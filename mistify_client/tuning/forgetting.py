@@ -31,21 +31,21 @@ class Knowledge:
         score: The score on all examples.
         examples: Number of examples.
         by_class: Class -> the share that is right, where an only output tells classes.
-        has_answers: Whether an output can be right or wrong; figures have no accuracy.
+        has_accuracy: Whether an output can be right or wrong; figures have no accuracy.
     """
 
     score: Score
     examples: int
     by_class: dict[int, float]
-    has_answers: bool
+    has_accuracy: bool
 
     def __str__(self) -> str:
         loss = f"loss {self.score.loss:.4g}"
-        return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.has_answers else loss
+        return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.has_accuracy else loss
 
     def forgotten(self, now: "Knowledge") -> str:
         """Describe the loss of knowledge of a network that now knows `now`; empty if it may be chance."""
-        if not self.has_answers:
+        if not self.has_accuracy:
             rise = now.score.loss - self.score.loss
             return (
                 f"the loss on the examples to keep rose from {self.score.loss:.4g} to {now.score.loss:.4g}"
@@ -67,7 +67,7 @@ class Knowledge:
 def knowledge(trainer: PackageTrainer, keep: Examples) -> Knowledge:
     """Return how well a network does on the examples to keep."""
     return Knowledge(
-        score_of(trainer, keep), len(keep), _by_class(trainer, keep), trainer.training.has_answers
+        score_of(trainer, keep), len(keep), _by_class(trainer, keep), trainer.training.has_accuracy
     )
 
 

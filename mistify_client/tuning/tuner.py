@@ -191,8 +191,8 @@ class Tuner:
 
     def _show(self, progress: TuningProgress, state: TrainingState, score: Score) -> None:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value
-        accuracy = score.accuracy if self._trainer.training.has_answers else None
+        accuracy = score.accuracy if self._trainer.training.has_accuracy else None
         update = ProgressUpdate(stage, state.passes, self._settings.most_passes, accuracy=accuracy)
         self._display.update("tuning", update, None)
         if self._exchange is not None:
-            self._exchange.stay()
+            self._exchange.renew_lease()

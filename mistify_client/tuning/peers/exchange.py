@@ -114,7 +114,7 @@ class Exchange:
             correlation(membership.correlation, membership.settings).point(self._peering.hints)
         return membership
 
-    def stay(self) -> None:
+    def renew_lease(self) -> None:
         """Renew the membership during a long training, if it is time; to be called often.
 
         A server that is away is ignored: publishing joins again.

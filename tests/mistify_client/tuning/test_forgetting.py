@@ -31,11 +31,11 @@ def test_figures_are_known_by_their_loss_alone():
 
 def known(accuracy: float, loss: float = 1.0, **by_class: float) -> Knowledge:
     shares = {int(name[1:]): share for name, share in by_class.items()}
-    return Knowledge(Score(accuracy, loss), 400, shares, has_answers=True)
+    return Knowledge(Score(accuracy, loss), 400, shares, has_accuracy=True)
 
 
 def known_figures(loss: float) -> Knowledge:
-    return Knowledge(Score(0.0, loss), 400, {}, has_answers=False)
+    return Knowledge(Score(0.0, loss), 400, {}, has_accuracy=False)
 
 
 def test_an_accuracy_of_nothing_is_told():

@@ -291,7 +291,7 @@ def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
     with session.Exchange(peering, b"a" * 32, package, tmp_path, clock=lambda: now[0]) as exchange:
         sent = []
         for now[0] in (100, 899, 900, 1700, 1900, 9000):
-            exchange.stay()
+            exchange.renew_lease()
             sent.append(exchange.traffic.sent)
     assert [b > a for a, b in zip([0, *sent], sent, strict=False)] == [False, False, True, False, True, True]
     with session.Exchange(
@@ -302,7 +302,7 @@ def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
         clock=lambda: now[0],
     ) as away:
         now[0] += 1000
-        away.stay()
+        away.renew_lease()
 
 
 def test_what_knows_the_data_is_the_owners_alone(device):
