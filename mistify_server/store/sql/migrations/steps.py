@@ -94,7 +94,7 @@ def add_efficiency(connection: Connection) -> None:
         connection.execute("UPDATE devices SET profiles = ? WHERE name = ?", (json.dumps(profiles), device))
 
 
-def tell_validation_from_test_data(connection: Connection) -> None:
+def separate_validation_from_test_scores(connection: Connection) -> None:
     """Give goals scores of outputs, batches a reference, data metrics of outputs; drop what edges lost.
 
     The losses of edges are on test data, by which nothing may be chosen. Sources of earlier jobs have not
@@ -125,7 +125,7 @@ def tell_validation_from_test_data(connection: Connection) -> None:
     _change_json(connection, "batches", "root", change_root)
 
 
-def name_targets(connection: Connection) -> None:
+def qualify_targets(connection: Connection) -> None:
     """Give each target of a goal its output and metric: so far all outputs, and the goal's metric.
 
     The output scores of earlier checkpoints and sources are unknown.
@@ -176,7 +176,7 @@ def add_details(connection: Connection) -> None:
     )
 
 
-def prepare_by_itself(connection: Connection) -> None:
+def move_preparations_from_roots(connection: Connection) -> None:
     """Move preparations of algorithms from roots to a column, and record by distance how long they take.
 
     The number of their steps is unknown. Only ChamNet and nested networks have prepared anything; the time of
@@ -212,7 +212,7 @@ def prepare_by_itself(connection: Connection) -> None:
     _change_json(connection, "edges", "record", change_record)
 
 
-def know_scores_of_outputs(connection: Connection) -> None:
+def add_source_output_scores(connection: Connection) -> None:
     """Add the scores of sources' outputs, which are unknown for earlier jobs, and that oneDNN was used."""
 
     def change_root(root: dict[str, Any]) -> None:
@@ -263,12 +263,12 @@ STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
     add_threads,  # to 15
     add_efficiency,  # to 16
-    tell_validation_from_test_data,  # to 17
-    name_targets,  # to 18
+    separate_validation_from_test_scores,  # to 17
+    qualify_targets,  # to 18
     add_fleet,  # to 19
     add_details,  # to 20
-    prepare_by_itself,  # to 21
-    know_scores_of_outputs,  # to 22
+    move_preparations_from_roots,  # to 21
+    add_source_output_scores,  # to 22
     embed_recipes,  # to 23
     name_options,  # to 24
 )

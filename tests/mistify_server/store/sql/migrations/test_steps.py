@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import Any
 
-from mistify_server.store.sql.migrations.steps import add_threads, prepare_by_itself
+from mistify_server.store.sql.migrations.steps import add_threads, move_preparations_from_roots
 from mistify_server.tasks.estimates import Candidate
 from mistify_server.tasks.results import PrepareResult
 
@@ -90,7 +90,7 @@ def test_what_was_prepared_with_the_source_stays_prepared() -> None:
     rows = [("j", 0, plan, made), ("j", 1, json.dumps({"estimates": None}), None)]
     connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?)", rows)
 
-    prepare_by_itself(connection)
+    move_preparations_from_roots(connection)
 
     first, second = connection.execute("SELECT plan, root, preparations FROM batches ORDER BY number")
     assert (json.loads(first[1]), second[1:]) == ({"root": "r"}, (None, "{}"))
