@@ -177,7 +177,7 @@ class PooledEngine(Engine):
         """Take note of an attempt whose worker died; return the failure of its task, were they too many."""
         number, task = attempt.number, attempt.task
         about = {"worker": attempt.worker, "task": task.kind, "attempt": number}
-        about |= {"last_words": death.last_words} if death.last_words else {}
+        about |= {"log_tail": death.log_tail} if death.log_tail else {}
         _log.warning("attempt %d of %d failed: %s", number, ATTEMPTS, death, extra=about)
         loading = attempt.stage == LOADING and not attempt.models <= set(self._loaded)
         if number == ATTEMPTS:

@@ -123,7 +123,7 @@ class WorkerProcess(WorkerConnection):
         return line
 
     @override
-    async def last_words(self) -> str:
+    async def log_tail(self) -> str:
         return _tail(self._log, self._log_start)
 
     @override

@@ -178,8 +178,8 @@ class _Host:
         except WorkerDied as error:
             return b"", str(error), None
 
-    async def last_words(self) -> str:
-        return await self._worker().last_words()
+    async def log_tail(self) -> str:
+        return await self._worker().log_tail()
 
     async def kill(self) -> None:
         if self._process is not None:
@@ -223,8 +223,8 @@ class _RemoteWorker(WorkerConnection):
         return bytes(line)
 
     @override
-    async def last_words(self) -> str:
-        return str(await self._call("last_words"))
+    async def log_tail(self) -> str:
+        return str(await self._call("log_tail"))
 
     @override
     async def kill(self) -> None:

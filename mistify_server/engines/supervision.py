@@ -37,11 +37,11 @@ class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may 
 
     Attributes:
         code: The error code of the task if no other attempt succeeds.
-        last_words: End of the log during the task, for the server's operator.
+        log_tail: End of the log during the task, for the server's operator.
     """
 
     code = ErrorCode.INTERNAL
-    last_words = ""
+    log_tail = ""
 
 
 class WorkerCrashed(WorkerDied):
@@ -89,7 +89,7 @@ class WorkerConnection(ABC):
         """Return the next line that the process wrote."""
 
     @abstractmethod
-    async def last_words(self) -> str:
+    async def log_tail(self) -> str:
         """Return the end of the process's log since the last line was sent, or since its start."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class SupervisedWorker:
         try:
             result = await self._converse(task, on_progress, lease)
         except WorkerDied as error:
-            error.last_words = await self._last_words()
+            error.log_tail = await self._log_tail()
             raise
         self.warm = needed(task) | made(result)
         return result
@@ -155,9 +155,9 @@ class SupervisedWorker:
                 return message.result
             on_progress(message.update)
 
-    async def _last_words(self) -> str:
+    async def _log_tail(self) -> str:
         try:
-            return await _in_time(self._connection.last_words(), _REPLY_SECONDS)
+            return await _in_time(self._connection.log_tail(), _REPLY_SECONDS)
         except WorkerDied:
             return ""
 

@@ -34,7 +34,7 @@ async def littering(log: Path) -> tuple[WorkerProcess, Path]:
     return worker, Path((await worker.receive()).decode().strip())
 
 
-async def test_the_last_words_of_a_worker_that_died_before_it_was_asked_are_kept(
+async def test_the_log_tail_of_a_worker_that_died_before_it_was_asked_are_kept(
     tmp_path: Path, wait_until: Callable[[Callable[[], bool]], Any]
 ) -> None:
     log = tmp_path / "log"
@@ -44,16 +44,16 @@ async def test_the_last_words_of_a_worker_that_died_before_it_was_asked_are_kept
     await worker.send(b"{}\n")
     with pytest.raises(WorkerDied, match="exit code 1"):
         await worker.receive()
-    assert await worker.last_words() == "no tensorflow"
+    assert await worker.log_tail() == "no tensorflow"
 
 
-async def test_the_last_words_of_a_worker_are_about_its_last_task(tmp_path: Path) -> None:
+async def test_the_log_tail_of_a_worker_are_about_its_last_task(tmp_path: Path) -> None:
     program = "import sys\nfor line in sys.stdin: print('about', line, file=sys.stderr); print(flush=True)"
     worker = await WorkerProcess.start([sys.executable, "-c", program], tmp_path / "log")
     for task in (b"one\n", b"two\n"):
         await worker.send(task)
         await worker.receive()
-    assert await worker.last_words() == "about two"
+    assert await worker.log_tail() == "about two"
     await worker.kill()
 
 
@@ -75,7 +75,7 @@ async def test_a_log_that_was_removed_stops_no_worker(tmp_path: Path) -> None:
         await worker.send(task)
         assert await worker.receive() == b"\n"
         (tmp_path / "log").unlink(missing_ok=True)
-    assert await worker.last_words() == ""
+    assert await worker.log_tail() == ""
     await worker.kill()
 
 
