@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from mistify.config.data.dataset import GENERATED, DataSettings, generated_count, trains_on_pseudo_labels
 from mistify.config.data.targets import OVERALL
+from mistify.config.files import FileField, FileForm, PathKind
 from mistify.config.hardware import HardwareConfig
 from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
@@ -58,6 +59,7 @@ def _check_id(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
+DataName = Annotated[Text, FileField(FileForm.DATA, PathKind.EITHER)]
 Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
 
 
@@ -87,19 +89,19 @@ class DatasetConfig(DataSettings):
         test: Test data; without them and training data, some of the unlabelled inputs.
     """
 
-    unlabelled: Text | None = Field(
+    unlabelled: DataName | None = Field(
         default=None,
         exclude_if=lambda name: name is None,
         description="the name of inputs without labels",
         examples=["photos.npz"],
     )
-    train: Text | None = Field(
+    train: DataName | None = Field(
         default=None,
         validate_default=True,
         description='the name of the training data, or of "unlabelled" inputs in their place',
         examples=["cifar10/train.npz"],
     )
-    test: Text | None = Field(
+    test: DataName | None = Field(
         default=None,
         validate_default=True,
         description='the name of the test data, or "unlabelled" inputs alone',
@@ -259,7 +261,9 @@ class PortingConfig(Settings):
     id: Annotated[str, AfterValidator(_check_id)] = Field(
         description="an id that can name a directory", examples=["half-flop"]
     )
-    model: Text = Field(description="the name of a model that the server knows", examples=["digits-resnet"])
+    model: Annotated[Text, FileField(FileForm.MODEL, PathKind.EITHER)] = Field(
+        description="the name of a model that the server knows", examples=["digits-resnet"]
+    )
     dataset: DatasetConfig = Field(
         description='an object with "train" and "test", or with "unlabelled" inputs',
         examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],

@@ -3,41 +3,22 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NoReturn
-from urllib.parse import parse_qsl, urlencode
+from typing import Any, NoReturn
 
-from mistify.config.data.code import named_in_file
+from mistify.config.files import FileField, with_files
+from mistify.config.porting import PortingConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.records import describe_file
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.quantities import format_bytes
+from mistify.parsing.validation import Keys
 from mistify.uploads import FileDigest, UploadName, listing_text
 from mistify_client.rpc.files import FilesClient
-
-#: In place of a key: every key.
-_ANY: Final = "*"
-
-#: Where a goal, or the defaults of goals, name files.
-_PLACES: Final = (
-    ("dataset", "train"),
-    ("dataset", "test"),
-    ("dataset", "unlabelled"),
-    ("dataset", "validation"),
-    ("dataset", "text", "vocabulary"),
-    ("dataset", "labels"),
-    ("dataset", "labels", _ANY),
-    ("dataset", "preparation", _ANY, "tokens", "vocabulary"),
-)
-
-#: Where a goal, or the defaults of goals, name what is in a file, as FILE.py:NAME.
-_CODE_PLACES: Final = (("dataset", "metric"), ("dataset", "metrics", _ANY), ("dataset", "losses", _ANY))
-
-_PRESET, _APPLICATION = "keras_hub/", "keras.applications/"
 
 
 @dataclass(frozen=True)
@@ -110,28 +91,10 @@ class _Collector:
 
     def replace_in(self, goal: dict[str, Any]) -> None:
         """Put the names of uploads in place of the files that a goal, or the defaults of goals, name."""
-        if isinstance(goal.get("model"), str):
-            goal["model"] = self._model(goal["model"])
-        for place in _PLACES:
-            for holder, key in _holders(goal, place):
-                holder[key] = self._name(holder[key])
-        for place in _CODE_PLACES:
-            for holder, key in _holders(goal, place):
-                if file_and_name := named_in_file(holder[key]):
-                    path, name = file_and_name
-                    holder[key] = f"{self._name(path)}:{name}"
+        goal.update(with_files(PortingConfig, goal, self._renamed))
 
-    def _model(self, name: str) -> str:
-        if name.startswith(_PRESET):
-            directory, mark, options = name.removeprefix(_PRESET).partition("?")
-            return f"{_PRESET}{self._name(directory)}{mark}{options}"
-        if name.startswith(_APPLICATION) and "weights=" in name:
-            architecture, _, query = name.partition("?")
-            with suppress(ValueError):
-                pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
-                named = [(key, self._name(value) if key == "weights" else value) for key, value in pairs]
-                return f"{architecture}?{urlencode(named, safe='/:')}"
-        return self._name(name)
+    def _renamed(self, _place: Keys, field: FileField, text: str) -> str:
+        return field.renamed(text, self._name)
 
     def _name(self, name: str) -> str:
         """Return the upload's name for a file or directory of this machine, and other names unchanged."""
@@ -178,18 +141,6 @@ def _resolved(root: Path, name: str) -> Path | None:
         return (root / name).resolve()
     except (OSError, ValueError):
         return None
-
-
-def _holders(value: object, place: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the objects in which texts stand at a place, each with its key."""
-    if not isinstance(value, dict):
-        return
-    first, *rest = place
-    for key in list(value) if first == _ANY else [first]:
-        if rest:
-            yield from _holders(value.get(key), rest)
-        elif isinstance(value.get(key), str):
-            yield value, key
 
 
 def _below(directory: Path) -> Iterator[Path]:

@@ -1,16 +1,13 @@
 """Metrics and losses from a file of the user's own, written as `FILE.py:NAME`."""
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
 from mistify.config.data.metric import Metric
+from mistify.config.files import FileField, FileForm, named_in_file, with_files
 from mistify.parsing.validation import InvalidValue, Keys, Settings, together
-
-#: The name is that of the metric or the loss from there on.
-_FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
 
 
 class CodeFile(Settings):
@@ -27,43 +24,31 @@ class CodeFile(Settings):
     sha256: str | None = None
 
 
-def named_in_file(text: object) -> tuple[str, str] | None:
-    """Return the file and the name in `FILE.py:NAME`; None for any other value."""
-    match = _FILE_AND_NAME.fullmatch(text) if isinstance(text, str) else None
-    return None if match is None else (match["path"], match["name"])
+def with_code_apart(model: type[Settings], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name in `code`.
 
-
-def with_code_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name.
+    Args:
+        model: The model of the settings, in which those that may be in a file are marked.
 
     Raises:
         ValidationError: Two files have the same name, or one has the name of a metric of Mistify's own.
     """
-    apart, code = dict(settings), dict(settings.get("code") or {})
+    code = dict(settings.get("code") or {})
     mistakes: list[tuple[Keys, InvalidValue]] = []
-    for place, value in _named(settings):
-        file_and_name = named_in_file(value)
+
+    def name_of(place: Keys, field: FileField, text: str) -> str:
+        file_and_name = named_in_file(text) if field.form is FileForm.CODE else None
         if file_and_name is None:
-            continue
+            return text
         path, name = file_and_name
         if name in Metric.__members__.values():
             expected = f"another name than {name}, a metric of Mistify's own"
-            mistakes.append((place, InvalidValue(value, expected, "rename it")))
+            mistakes.append((place, InvalidValue(text, expected, "rename it")))
         elif code.setdefault(name, {"path": path}) != {"path": path}:
-            mistakes.append(
-                (place, InvalidValue(value, f"one file that has {name}", "rename one of the two"))
-            )
-        key, *output = place
-        apart[key] = {**apart[key], output[0]: name} if output else name
+            mistakes.append((place, InvalidValue(text, f"one file that has {name}", "rename one of the two")))
+        return name
+
+    apart: dict[str, Any] = with_files(model, settings, name_of)
     if mistakes:
         raise together("DataSettings", mistakes)
     return {**apart, "code": code} if code else apart
-
-
-def _named(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield the metrics and losses that settings name, with their places."""
-    yield ("metric",), settings.get("metric")
-    for key in ("metrics", "losses"):
-        by_output = settings.get(key)
-        for output, value in by_output.items() if isinstance(by_output, Mapping) else ():
-            yield (key, output), value

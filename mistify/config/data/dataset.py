@@ -1,15 +1,16 @@
 """The settings of data in a config, apart from the paths of files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from mistify.config.data.code import CodeFile, with_code_apart
 from mistify.config.data.loss import LossName
 from mistify.config.data.metric import Metric, known_metrics
-from mistify.config.data.preparation import InputScaling, Labels, Positive, Preparation
+from mistify.config.data.preparation import File, InputScaling, Labels, Positive, Preparation
+from mistify.config.files import FileField, FileForm, PathKind
 from mistify.parsing.validation import InvalidValue, Settings
 
 #: What data are called that are to be generated, followed by how many; and the most.
@@ -43,8 +44,10 @@ def _output_metric(raw: object) -> Metric:
     raise InvalidValue(raw, f"one of {', '.join(names)}", f'write for example "{names[0]}"')
 
 
-OutputMetric: TypeAlias = Annotated[Metric, BeforeValidator(_output_metric)]
-Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation)]
+_IN_CODE: Final = FileField(FileForm.CODE)
+
+OutputMetric: TypeAlias = Annotated[Metric, BeforeValidator(_output_metric), _IN_CODE]
+Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation), FileField(kind=PathKind.EITHER)]
 
 
 class TextSettings(Settings):
@@ -56,7 +59,7 @@ class TextSettings(Settings):
         length: Tokens in an example, if the model does not fix it; longer texts are cut.
     """
 
-    vocabulary: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = Field(
+    vocabulary: File | None = Field(
         default=None, description="the name of a file with a token on each line", examples=["vocab.txt"]
     )
     hashing: int | None = Field(default=None, ge=2, description="a number of ids", examples=[20_000])
@@ -109,13 +112,13 @@ class DataSettings(Settings):
         code: Filled in by the program from `FILE.py:NAME`; not to be written.
     """
 
-    metric: Metric | None = Field(
+    metric: Annotated[Metric, _IN_CODE] | None = Field(
         default=None, description=f"one of {', '.join(known_metrics())}", examples=[Metric.F1.value]
     )
     metrics: dict[str, OutputMetric] = Field(
         default_factory=dict, description="metrics by output", examples=[{"boxes": Metric.MAE.value}]
     )
-    losses: dict[str, LossName] = Field(
+    losses: dict[str, Annotated[LossName, _IN_CODE]] = Field(
         default_factory=dict,
         exclude_if=lambda losses: not losses,
         description="losses by output",
@@ -148,14 +151,7 @@ class DataSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _code_apart(cls, raw: Any) -> Any:
-        return with_code_apart(raw) if isinstance(raw, Mapping) else raw
-
-    def named_in_code(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the names of metrics and losses that come from files, and where they stand."""
-        named: dict[tuple[str, ...], str | None] = {("metric",): self.metric and self.metric.value}
-        named |= {("metrics", output): metric.value for output, metric in self.metrics.items()}
-        named |= {("losses", output): loss for output, loss in self.losses.items()}
-        yield from ((place, name) for place, name in named.items() if name and name in self.code)
+        return with_code_apart(cls, raw) if isinstance(raw, Mapping) else raw
 
 
 def trains_on_pseudo_labels(train: str | None) -> bool:

@@ -6,13 +6,14 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from mistify.config.data.targets import OVERALL
+from mistify.config.files import FileField
 from mistify.parsing.validation import InvalidValue, Settings
 
 #: A shape without the batch; None where a size is free.
 Shape: TypeAlias = Sequence[int | None]
 Positive = Annotated[float, Field(gt=0)]
 Pixels = Annotated[int, Field(ge=1)]
-File = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+File = Annotated[str, StringConstraints(min_length=1, max_length=1024), FileField()]
 
 Colour: TypeAlias = Literal["rgb", "bgr", "grey"]
 _CHANNELS: Final[Mapping[Colour, int]] = {"rgb": 3, "bgr": 3, "grey": 1}
@@ -34,7 +35,9 @@ def _by_output(raw: object) -> object:
 
 #: Names of classes by output, or with `OVERALL` of the only output of classes.
 Labels = Annotated[
-    dict[str, Annotated[tuple[str, ...] | str, BeforeValidator(_names)]], BeforeValidator(_by_output)
+    dict[str, Annotated[tuple[str, ...] | str, BeforeValidator(_names), FileField()]],
+    BeforeValidator(_by_output),
+    FileField(),
 ]
 
 

@@ -5,23 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import Enum
 from pathlib import Path
 
+from mistify.config.files import PathKind
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import UploadName
 from mistify_server.store.uploads import Uploads
 
 _MOST_SUGGESTIONS_FROM = 1000
-
-
-class PathKind(Enum):
-    """Kinds of paths."""
-
-    FILE = "a file"
-    DIRECTORY = "a directory"
-    EITHER = "a file or directory"
 
 
 @dataclass(frozen=True)

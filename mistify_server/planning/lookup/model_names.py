@@ -14,11 +14,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from executors.inspection.names import APPLICATIONS
+from mistify.config.files import APPLICATION, PRESET, PathKind
 from mistify.parsing.validation import InvalidValue, unknown_name
-from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.tasks.sources import ModelSource
 
-_APPLICATION, _PRESET, _HANDLE = "keras.applications/", "keras_hub/", "https://"
+_HANDLE = "https://"
 
 #: A version of a model on Kaggle, with or without words between its parts; no part begins with a dot.
 _PART = r"([A-Za-z0-9_-][A-Za-z0-9_.-]*)"
@@ -98,8 +99,8 @@ def _in_kaggle_cache(name: str) -> Path | None:
 
 
 _SCHEMES: Mapping[str, Callable[[str, str, DataRoots], ModelSource]] = {
-    _APPLICATION: _application,
-    _PRESET: _preset,
+    APPLICATION: _application,
+    PRESET: _preset,
     _HANDLE: _handle,
 }
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
 from mistify.config.data.dataset import generated_count
+from mistify.config.files import PathKind
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.model_names import parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
@@ -24,9 +25,6 @@ BUILTIN_DATA = {
     "test": "builtin:digits-test",
     "unlabelled": "builtin:digits-train",
 }
-
-#: The parts of data that a config names.
-PARTS = tuple(BUILTIN_DATA)
 
 
 @dataclass(frozen=True)
@@ -107,21 +105,21 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
         ) from error
 
 
-def find_data(name: str, role: str, roots: DataRoots) -> str:
+def find_data(name: str, part: str, roots: DataRoots) -> str:
     """Return a config's data: a path, built-in data, or how many examples are to be generated.
 
     Args:
         name: The name in a config.
-        role: One of `PARTS`.
-        roots: Directories with files.
+        part: The part of the data that it stands for, such as "train".
 
     Raises:
         InvalidValue: The name is none of these.
     """
     if generated_count(name):
         return name
-    if not name.startswith("builtin:"):
+    made = BUILTIN_DATA.get(part)
+    if made is None or not name.startswith("builtin:"):
         return str(roots.find(name, PathKind.EITHER))
-    if name != BUILTIN_DATA[role]:
-        raise InvalidValue(name, BUILTIN_DATA[role], "write that, or the path of a file")
+    if name != made:
+        raise InvalidValue(name, made, "write that, or the path of a file")
     return name

@@ -12,14 +12,16 @@ from mistify.config.data.code import CodeFile
 from mistify.config.data.dataset import DataSettings, generated_count
 from mistify.config.data.loss import LOSSES
 from mistify.config.data.metric import SCORES
+from mistify.config.files import FileField, FileForm, with_files
+from mistify.config.porting import DatasetConfig
 from mistify.config.reading import CollectiveBatch
-from mistify.parsing.validation import InvalidValue, json_path
+from mistify.parsing.validation import InvalidValue, Keys, json_path
 from mistify.uploads import as_written
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.algorithms import check_algorithm
-from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.hardware import find_devices
-from mistify_server.planning.lookup.models import PARTS, ModelRepository, find_data, find_model
+from mistify_server.planning.lookup.models import ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
@@ -70,74 +72,56 @@ class BatchResolver:
 
     def _find_data(self, batch: CollectiveBatch, place: str, problems: ProblemCollector) -> DataSource | None:
         dataset, count = batch.dataset, len(problems.problems)
-        named = {part: getattr(dataset, part) for part in PARTS}
-        paths = {
-            part: problems.check(f"{place}.{part}", partial(find_data, name, part, self.roots))
-            for part, name in named.items()
-            if name is not None
-        }
-        settings = self._find_files(dataset.settings, place, problems)
-        validation = problems.check(f"{place}.validation", lambda: self._find_validation(dataset.validation))
-        if len(problems.problems) > count or validation is None:
+        found = self.with_paths(dataset, place, problems)
+        if len(problems.problems) > count:
             return None
-        settings = settings.model_copy(update={"validation": validation})
-        labelled = dataset.test is not None and not generated_count(dataset.test)
+        settings = {name: getattr(found, name) for name in DataSettings.model_fields}
         return DataSource(
-            train=paths.get("train"),
-            test=paths.get("test"),
-            unlabelled=paths.get("unlabelled"),
-            settings=settings,
-            labelled=labelled,
+            train=found.train,
+            test=found.test,
+            unlabelled=found.unlabelled,
+            settings=dataset.settings.model_copy(update=settings),
+            labelled=dataset.test is not None and not generated_count(dataset.test),
         )
 
-    def _find_validation(self, validation: float | str) -> float | str:
-        """Return the share of the training data as it is, or the path of the data below its root."""
-        if isinstance(validation, float):
-            return validation
-        return str(self.roots.find(validation, PathKind.EITHER))
+    def with_paths(self, dataset: DatasetConfig, place: str, problems: ProblemCollector) -> DatasetConfig:
+        """Return a dataset with the paths, below their roots, of all files that it names.
 
-    def _find_files(self, settings: DataSettings, place: str, problems: ProblemCollector) -> DataSettings:
-        """Return the settings with the paths of all files that they name below their roots."""
+        Those with metrics and losses get their digests as well.
 
-        def find(keys: Sequence[str], name: str) -> str:
-            return str(problems.check(json_path(keys, place), partial(self.roots.find, name)))
+        Args:
+            place: Place of the dataset.
+            problems: Collects names of files that there are not; such a name stays.
+        """
+        code: dict[str, CodeFile] = {}
 
-        text, labels = settings.text, settings.labels
-        if text is not None and text.vocabulary is not None:
-            text = text.model_copy(update={"vocabulary": find(["text", "vocabulary"], text.vocabulary)})
-        labels = labels and {
-            output: find(["labels", *filter(None, [output])], named) if isinstance(named, str) else named
-            for output, named in labels.items()
-        }
-        preparation = {
-            name: prepared.with_vocabulary(partial(find, ["preparation", name, "tokens", "vocabulary"]))
-            for name, prepared in settings.preparation.items()
-        }
-        code = self._find_code(settings, place, problems)
-        files = {"text": text, "labels": labels, "preparation": preparation, "code": code}
-        return settings.model_copy(update=files)
+        def find(keys: Keys, field: FileField, text: str) -> str:
+            if field.form is FileForm.CODE:
+                look = partial(self._find_code, dataset, keys, text)
+                code.update(problems.check(json_path(keys, place), look) or {})
+                return text
+            return problems.check(json_path(keys, place), partial(self._find, keys, field, text)) or text
 
-    def _find_code(
-        self, settings: DataSettings, place: str, problems: ProblemCollector
-    ) -> dict[str, CodeFile]:
-        """Return the files with metrics and losses below their roots, with their digests, by name."""
-        files: dict[str, CodeFile] = {}
-        for keys, name in settings.named_in_code():
-            path = problems.check(
-                json_path(keys, place), partial(self._find_code_file, settings, keys[0], name)
-            )
-            if path is not None:
-                files[name] = CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())
-        return files
+        found: DatasetConfig = with_files(type(dataset), dataset, find)
+        return found.model_copy(update={"code": code})
 
-    def _find_code_file(self, settings: DataSettings, key: str, name: str) -> Path:
-        file = settings.code[name]
+    def _find(self, keys: Keys, field: FileField, text: str) -> str:
+        if field.form is FileForm.DATA:
+            return find_data(text, str(keys[-1]), self.roots)
+        return str(self.roots.find(text, field.kind))
+
+    def _find_code(self, dataset: DatasetConfig, keys: Keys, name: str) -> dict[str, CodeFile]:
+        """Return the file with a metric or loss, with its digest, by the name; nothing for one in no file."""
+        file = dataset.code.get(name)
+        if file is None:
+            return {}
         if not self.allow_code:
-            group = LOSSES if key == "losses" else SCORES
+            group = LOSSES if keys[0] == "losses" else SCORES
             raise InvalidValue(
                 f"{as_written(file.path)}:{name}",
                 f"the name of an entry point of {group}, as this server runs no files that configs name",
                 "install a plug-in beside the server; or, if all who may call it may run code there, "
                 "start it with --allow-code (allow_code in a file)",
             )
-        return self.roots.find(file.path)
+        path = self.roots.find(file.path)
+        return {name: CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())}

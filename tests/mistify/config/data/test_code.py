@@ -28,11 +28,6 @@ def test_names_in_files_stand_for_what_they_name() -> None:
         "cautious": CodeFile(path=f"upload:{'0' * 64}/losses.py"),
     }
     assert DataSettings.model_validate(settings.model_dump(mode="json")) == settings
-    assert dict(settings.named_in_code()) == {
-        ("metric",): "near",
-        ("metrics", "price"): "far_error",
-        ("losses", "price"): "cautious",
-    }
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from mistify.config.files import PathKind
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.data_roots import DataRoots
 
 
 @pytest.fixture

@@ -1,14 +1,19 @@
 """Files that the settings of the data name are looked up below the data roots."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
-from mistify.config.porting import PortingConfig
+from mistify.config.files import FileField, PathKind
+from mistify.config.porting import DatasetConfig, PortingConfig
 from mistify.config.reading import collective_batches
+from mistify.uploads import UploadName
+from mistify_client.porting.local_files import local_files
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
@@ -87,3 +92,43 @@ def test_files_with_code_are_refused_unless_they_are_allowed(store: Store, tmp_p
 def test_a_file_with_code_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
     _, problems = resolved(store, tmp_path, allow_code=True, **CODE)
     assert problems == ["[0].dataset.metric", "[0].dataset.losses.price"]
+
+
+class WithMasks(DatasetConfig):
+    """A dataset with settings that neither clients nor servers know."""
+
+    masks: dict[str, Annotated[str, FileField()]] = Field(default_factory=dict)
+    crops: Annotated[str, FileField(kind=PathKind.DIRECTORY)] | None = None
+
+
+class ConfigWithMasks(PortingConfig):
+    """A config with such a dataset."""
+
+    dataset: WithMasks
+
+
+def test_a_new_setting_that_names_files_is_uploaded_and_found(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, served = tmp_path / "own", tmp_path / "served"
+    for directory in (own, served):
+        (directory / "crops").mkdir(parents=True)
+        for name in ("x.npz", "mask.png", "crops/1.png"):
+            (directory / name).write_text(name)
+    dataset = {"train": "x.npz", "test": "x.npz", "masks": {"a": "mask.png"}, "crops": "crops"}
+    monkeypatch.setattr("mistify_client.porting.local_files.PortingConfig", ConfigWithMasks)
+    sent = local_files(json.dumps({"dataset": dataset}), [own])
+    assert {path.name for path in sent.paths.values()} == {"x.npz", "mask.png", "1.png"}
+    names = json.loads(sent.text)["dataset"]
+    assert UploadName.parse(names["masks"]["a"]) is not None
+    assert UploadName.parse(names["crops"]).directory
+
+    models = ModelRepository(store.models, store.artifacts)
+    resolver = BatchResolver(models, DataRoots.of([served]), store.devices)
+    problems = ProblemCollector()
+    found = resolver.with_paths(WithMasks.model_validate(dataset), "[0].dataset", problems)
+    assert (problems.problems, found.crops) == ([], str(served / "crops"))
+    assert found.masks == {"a": str(served / "mask.png")}
+    wrong = WithMasks.model_validate(dataset | {"masks": {"a": "none.png"}, "crops": "mask.png"})
+    resolver.with_paths(wrong, "[0].dataset", problems)
+    assert [problem.place for problem in problems.problems] == ["[0].dataset.masks.a", "[0].dataset.crops"]

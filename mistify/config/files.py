@@ -1,0 +1,198 @@
+"""Files in configs: the mark of settings that name one, and the walk over all of them.
+
+A setting names a file if its type says so: `Annotated[str, FileField()]`. Clients upload the file, and
+servers look it up below their data roots; both find the places by `with_files`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+from urllib.parse import parse_qsl, urlencode
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mistify.parsing.validation import Keys
+
+#: Names of models begin so that have a path in them: a preset's directory, or weights among their options.
+PRESET: Final = "keras_hub/"
+APPLICATION: Final = "keras.applications/"
+
+#: The name is that of a metric or a loss from there on.
+_FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
+
+Rename: TypeAlias = Callable[[str], str]
+
+
+class PathKind(Enum):
+    """Kinds of paths."""
+
+    FILE = "a file"
+    DIRECTORY = "a directory"
+    EITHER = "a file or directory"
+
+
+class FileForm(Enum):
+    """Forms in which a text names a file.
+
+    Attributes:
+        PATH: A path.
+        DATA: A path, or data that a server makes itself.
+        MODEL: A path, the name of a model that a server has, or one with a path in it.
+        CODE: `FILE.py:NAME`; other texts name no file.
+    """
+
+    PATH = "path"
+    DATA = "data"
+    MODEL = "model"
+    CODE = "code"
+
+
+@dataclass(frozen=True)
+class FileField:
+    """The mark of a setting that names a file.
+
+    Attributes:
+        kind: The kind of path that it may be.
+    """
+
+    form: FileForm = FileForm.PATH
+    kind: PathKind = PathKind.FILE
+
+    def renamed(self, text: str, rename: Rename) -> str:
+        """Return a text of this form with another name of the file in it."""
+        return _RENAMED[self.form](text, rename)
+
+
+#: Returns the text that takes the place of one, from its keys, its mark and the text.
+Change: TypeAlias = Callable[[Keys, FileField, str], str]
+
+
+def named_in_file(text: object) -> tuple[str, str] | None:
+    """Return the file and the name in `FILE.py:NAME`; None for any other value."""
+    match = _FILE_AND_NAME.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else (match["path"], match["name"])
+
+
+def with_files(kind: Any, value: Any, change: Change, place: Keys = ()) -> Any:
+    """Return a value with other texts where it names files.
+
+    Args:
+        kind: The type of the value, such as a model of settings.
+        value: Read from JSON, with mistakes perhaps, or validated.
+        change: Called with each text that names a file, or may do so.
+        place: Keys that lead to the value.
+    """
+    kind, field = _apart(kind)
+    return _changed(kind, field, value, change, place)
+
+
+def _changed(kind: Any, field: FileField | None, value: Any, change: Change, place: Keys) -> Any:
+    if isinstance(value, str):
+        if field is not None:
+            return change(place, field, value)
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+        return _with_files_of_model(kind, value, change, place)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for part in parts:
+            if (changed := with_files(part, value, change, place)) != value:
+                return changed
+    elif origin is dict and isinstance(value, Mapping):
+        return {
+            key: with_files(parts[1], each, change, (*place, *_named(key))) for key, each in value.items()
+        }
+    elif origin in (list, tuple) and isinstance(value, list | tuple):
+        return type(value)(
+            with_files(parts[0], each, change, (*place, number)) for number, each in enumerate(value)
+        )
+    return value
+
+
+def _with_files_of_model(model: type[BaseModel], value: Any, change: Change, place: Keys) -> Any:
+    if isinstance(value, BaseModel):
+        changed = {
+            name: _changed(kind, field, getattr(value, name), change, (*place, key))
+            for key, (name, kind, field) in _file_fields(type(value)).items()
+        }
+        return value.model_copy(update=changed)
+    if not isinstance(value, Mapping):
+        return value
+    own = _file_fields(model)
+    return {
+        key: _changed(*own[key][1:], each, change, (*place, key)) if key in own else each
+        for key, each in value.items()
+    }
+
+
+@cache
+def _file_fields(model: type[BaseModel]) -> Mapping[str, tuple[str, Any, FileField | None]]:
+    """Return the fields of a model that name files, or have some that do, by their keys in JSON."""
+    return {
+        info.alias or name: (name, info.annotation, _mark(info.metadata))
+        for name, info in model.model_fields.items()
+        if _names_files(info)
+    }
+
+
+def _names_files(kind: Any) -> bool:
+    if isinstance(kind, FieldInfo):
+        return _mark(kind.metadata) is not None or _names_files(kind.annotation)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return any(map(_names_files, kind.model_fields.values()))
+    return isinstance(kind, FileField) or any(map(_names_files, get_args(kind)))
+
+
+def _apart(kind: Any) -> tuple[Any, FileField | None]:
+    """Return a type without its annotations, and the mark among them."""
+    if get_origin(kind) is not Annotated:
+        return kind, None
+    inner, *annotations = get_args(kind)
+    return inner, _mark(annotations)
+
+
+def _mark(annotations: list[Any]) -> FileField | None:
+    return next((each for each in annotations if isinstance(each, FileField)), None)
+
+
+def _named(key: str) -> Keys:
+    """Return the key of an output or input, unless it stands for the only one, which users do not name."""
+    return (key,) if key else ()
+
+
+def _path(text: str, rename: Rename) -> str:
+    return rename(text)
+
+
+def _model(text: str, rename: Rename) -> str:
+    if text.startswith(PRESET):
+        directory, mark, options = text.removeprefix(PRESET).partition("?")
+        return f"{PRESET}{rename(directory)}{mark}{options}"
+    if text.startswith(APPLICATION) and "weights=" in text:
+        architecture, _, query = text.partition("?")
+        with suppress(ValueError):
+            pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+            named = [(key, rename(value) if key == "weights" else value) for key, value in pairs]
+            return f"{architecture}?{urlencode(named, safe='/:')}"
+    return rename(text)
+
+
+def _code(text: str, rename: Rename) -> str:
+    file_and_name = named_in_file(text)
+    if file_and_name is None:
+        return text
+    path, name = file_and_name
+    return f"{rename(path)}:{name}"
+
+
+_RENAMED: Final[Mapping[FileForm, Callable[[str, Rename], str]]] = {
+    FileForm.PATH: _path,
+    FileForm.DATA: _path,
+    FileForm.MODEL: _model,
+    FileForm.CODE: _code,
+}
