@@ -49,7 +49,7 @@ class Fleet:
         if status.name not in self._reports and len(self._reports) >= MOST_DEVICES:
             raise MistifyError(
                 ErrorCode.NO_ROOM,
-                f"{MOST_DEVICES:,} devices report to this server, as many as it takes; use another one for "
+                f"{MOST_DEVICES:,} devices report to this server, which is its limit; use another one for "
                 f'"{status.name}"',
             )
         report = DeviceReport(status, self._now())

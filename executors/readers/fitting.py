@@ -247,7 +247,7 @@ def _out_of_range(
     elif isinstance(objective, Binary):
         wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats if the output is a number"
     elif output.activation is Activation.SIGMOID:
-        wrong, expected = (target < 0) | (target > 1), "figures from 0 to 1, as those of a sigmoid are"
+        wrong, expected = (target < 0) | (target > 1), "numbers from 0 to 1, as from a sigmoid"
     else:
         return
     yield from _first(source, name, target, wrong, expected)

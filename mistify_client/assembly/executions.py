@@ -65,7 +65,7 @@ class _Compiled:
         self._model = open_compiled(network, threads)
         self._key = fixed_batch_signature(SIGNATURE)
         if self._key not in self._model.get_signature_list():
-            raise ValueError(f"it has no signature {self._key}, as its shapes cannot be fixed")
+            raise ValueError(f"it has no signature {self._key}, because its shapes cannot be fixed")
         self._takes = self._model.get_input_tensor_details(self._key)
         self._gives = self._model.get_output_tensor_details(self._key)
         self._inputs = {

@@ -210,7 +210,9 @@ class PagedNetwork:
             return
         problem = self._process.stitch(self._directory, stitched.directory, chosen.files)
         if problem is not None:
-            logger.warning("blocks go on running one after the other, they cannot be stitched: %s", problem)
+            logger.warning(
+                "blocks keep running one after the other, because they cannot be stitched: %s", problem
+            )
             return
         with suppress(RuntimeError):  # it has been closed meanwhile
             self._loader.submit(self._go_over, chosen, example)

@@ -149,7 +149,7 @@ def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> 
         raise MistifyError(
             ErrorCode.NOT_FOUND,
             f"job {job_id} is {job.state.value}, and none of its goals has a package (yet); "
-            f"mistify jobs {job_id} says more",
+            f"see mistify jobs {job_id}",
         )
     return goals
 

@@ -52,7 +52,7 @@ def monitor(
         with state.held():
             journal = Journal(state.log)
             watched = Monitor(package, settings, journal)
-            journal.note("started", f"looks after {package}")
+            journal.note("started", f"monitoring {package}")
             journal.problem("sensors", PSUTIL_MISSING)
             if once:
                 watched.step()

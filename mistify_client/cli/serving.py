@@ -36,7 +36,7 @@ def announcing_backoff(address: str, on_wait: Callable[[str], object] = _announc
 
     def wait(seconds: float) -> None:
         if seconds >= _ANNOUNCED_SECONDS:
-            on_wait(f"the server at {address} is away, trying again in {seconds:.0f} s")
+            on_wait(f"the server at {address} cannot be reached; trying again in {seconds:.0f} s")
         time.sleep(seconds)
 
     return Backoff(wait=wait)

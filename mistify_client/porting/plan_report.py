@@ -47,7 +47,8 @@ def plan_report(plan: Plan) -> dict[str, object]:
 
 #: Of batches whose images are flipped.
 _FLIPS: Final = (
-    'images are flipped to train, as the model recognises them so ("augment": {} leaves them alone)'
+    "images are flipped for training, because the model recognises flipped ones as well "
+    '("augment": {} turns this off)'
 )
 
 

@@ -187,8 +187,8 @@ class Uploads:
                 most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
                 raise MistifyError(
                     ErrorCode.NO_ROOM,
-                    f"got a file of {format_bytes(file.size, 3)}; expected at most {free}, as the server "
-                    f"keeps {most} of uploads; remove jobs whose models and data are no longer needed, "
+                    f"got a file of {format_bytes(file.size, 3)}; expected at most {free}: uploads may "
+                    f"take {most} on this server; remove jobs whose models and data are no longer needed, "
                     "or raise its --max-uploads",
                 )
             self._bytes += file.size - part.stat().st_size
@@ -308,7 +308,7 @@ def _check_offset(file: FileDigest, offset: int, part: Path) -> None:
         raise MistifyError(
             ErrorCode.CONFLICT,
             f"got data of {file.sha256} from byte {offset:,} on; expected them from byte {arrived:,} on, "
-            "as so much has arrived; ask for its state and send the rest",
+            "because that much has arrived; ask for its state and send the rest",
         )
 
 

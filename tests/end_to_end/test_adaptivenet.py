@@ -86,7 +86,7 @@ def test_a_user_learns_how_many_networks_there_are(package):
         return sum(map(ways, following)) if following else 1
 
     (goal,) = json.loads((package.parent.parent / "report.json").read_text())["goals"]
-    assert f"has blocks of which {ways(0):,} networks can be made" in goal["note"]
+    assert f"has blocks that make {ways(0):,} networks" in goal["note"]
 
 
 def test_a_package_says_which_blocks_its_network_has(package):

@@ -22,7 +22,7 @@ def supernet_parts(trained: TrainedSupernet, network: keras.Model) -> PackagePar
     return PackageParts(
         blocks=blocks,
         served=[blocks[number].file for number in supernet.subnet_of(network) or ()],
-        note=f"has blocks of which {supernet.space.count():,} networks can be made{unfit}",
+        note=f"has blocks that make {supernet.space.count():,} networks{unfit}",
     )
 
 

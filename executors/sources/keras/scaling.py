@@ -32,7 +32,7 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
             f"values for {' and '.join(map(str, sorted(map(str, channels))))} channels"
             if inputs
             else "nothing",
-            "give one for each channel" if inputs else "remove it: the model takes no figures",
+            "give one for each channel" if inputs else "remove it: the model has no numeric inputs",
         )
     return model_of(_with_scalings(graph, inputs, factor, offset))
 

@@ -82,8 +82,8 @@ def _handle(name: str, _rest: str, _roots: DataRoots) -> ModelSource:
     if cached is None:
         raise InvalidValue(
             name,
-            f"a handle in tensorflow_hub's cache, as nothing is downloaded (this one would be {directory})",
-            "set TFHUB_CACHE_DIR for the server, and fill it once by tensorflow_hub.resolve(HANDLE)",
+            f"a handle in tensorflow_hub's cache: nothing is downloaded (this one would be {directory})",
+            "set TFHUB_CACHE_DIR for the server, and fill it once with tensorflow_hub.resolve(HANDLE)",
         )
     return ModelSource(path=str(cached.resolve()))
 

@@ -119,7 +119,7 @@ class BatchResolver:
             group = LOSSES if keys[0] == "losses" else SCORES
             raise InvalidValue(
                 f"{as_written(file.path)}:{name}",
-                f"the name of an entry point of {group}, as this server runs no files that configs name",
+                f"the name of an entry point of {group}: this server does not run files that configs name",
                 "install a plug-in beside the server; or, if all who may call it may run code there, "
                 "start it with --allow-code (allow_code in a file)",
             )

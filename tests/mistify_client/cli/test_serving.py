@@ -79,5 +79,5 @@ def test_a_command_says_when_it_waits_for_a_server(monkeypatch):
     wait(0.2)
     assert lines == []
     wait(5.0)
-    assert lines == ["the server at host:7465 is away, trying again in 5 s"]
+    assert lines == ["the server at host:7465 cannot be reached; trying again in 5 s"]
     assert slept == [0.2, 5.0]

@@ -98,7 +98,7 @@ def test_the_tree_has_what_algorithms_prepare_before_their_goals():
 def test_the_tree_says_where_images_are_flipped():
     assert not any("flipped" in line for line in lines_of(Plan((BATCH,))))
     flipping = Plan((replace(BATCH, flips=True),))
-    assert "images are flipped to train" in lines_of(flipping)[1]
+    assert "images are flipped for training" in lines_of(flipping)[1]
     (batch,) = plan_report(flipping)["batches"]
     assert batch["flips"] is True
 

@@ -68,5 +68,5 @@ def test_values_for_other_channels_are_refused():
         scaled(network(), InputScaling(mean=(0.0,), std=(1.0,)))
     assert caught.value.expected == "values for 3 channels"
     ids = keras.Input((2,))
-    with pytest.raises(InvalidValue, match="no figures"):
+    with pytest.raises(InvalidValue, match="no numeric inputs"):
         scaled(keras.Model(ids, layers.Embedding(9, 3)(ids)), InputScaling(factor=2))
