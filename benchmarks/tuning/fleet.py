@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mistify.config.porting import DatasetConfig
+from mistify.config.data.dataset import DatasetConfig
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile
 from mistify.package.manifest import MANIFEST, Manifest, MeasuredLatency, TunableTensor, Versions
 from mistify.package.records import PackagedFile

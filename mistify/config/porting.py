@@ -14,12 +14,10 @@ from pydantic import (
     StringConstraints,
     ValidationInfo,
     create_model,
-    field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
-from mistify.config.data.dataset import GENERATED, DataSettings, generated_count, trains_on_pseudo_labels
+from mistify.config.data.dataset import DatasetConfig, generated_count
 from mistify.config.data.targets import OVERALL
 from mistify.config.files import FileField, FileForm, PathKind
 from mistify.config.hardware import HardwareConfig
@@ -59,7 +57,6 @@ def _check_id(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
-DataName = Annotated[Text, FileField(FileForm.DATA, PathKind.EITHER)]
 Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
 
 
@@ -77,74 +74,6 @@ def _as_written(figures: Mapping[str, float]) -> object:
 
 
 Figures = Annotated[dict[str, Figure], BeforeValidator(_by_output), PlainSerializer(_as_written)]
-
-
-class DatasetConfig(DataSettings):
-    """The place of the data, as names that the server resolves below its data roots, and their settings.
-
-    Attributes:
-        unlabelled: Inputs whose labels are unknown or ignored: the source's answers replace them. Used in
-            place of training data, or beside them.
-        train: Training data.
-        test: Test data; without them and training data, some of the unlabelled inputs.
-    """
-
-    unlabelled: DataName | None = Field(
-        default=None,
-        exclude_if=lambda name: name is None,
-        description="the name of inputs without labels",
-        examples=["photos.npz"],
-    )
-    train: DataName | None = Field(
-        default=None,
-        validate_default=True,
-        description='the name of the training data, or of "unlabelled" inputs in their place',
-        examples=["cifar10/train.npz"],
-    )
-    test: DataName | None = Field(
-        default=None,
-        validate_default=True,
-        description='the name of the test data, or "unlabelled" inputs alone',
-        examples=["cifar10/test.npz"],
-    )
-
-    @field_validator("unlabelled")
-    @classmethod
-    def _of_the_user(cls, unlabelled: str | None) -> str | None:
-        if unlabelled is not None and unlabelled.startswith(GENERATED):
-            raise InvalidValue(unlabelled, "inputs of your own", f'write "train": "{unlabelled}"')
-        return unlabelled
-
-    @field_validator("train", "test")
-    @classmethod
-    def _there_where_needed(cls, name: str | None, info: ValidationInfo) -> str | None:
-        """Accept a missing part only where unlabelled inputs replace it."""
-        unlabelled = info.data.get("unlabelled", "")  # the latter where it has an error of its own
-        if name is None and (unlabelled is None or info.data.get("train") is not None):
-            raise PydanticCustomError("missing", "it is missing")
-        if name is not None and unlabelled is not None and name.startswith(GENERATED):
-            raise InvalidValue(name, 'nothing generated beside "unlabelled" inputs', "leave it out")
-        return name
-
-    @model_validator(mode="after")
-    def _chosen_by_one_kind_of_labels(self) -> "DatasetConfig":
-        if self.test is None and isinstance(self.validation, str):
-            raise InvalidValue(
-                {"validation": self.validation},
-                "a share of the unlabelled inputs where there are no test data",
-                'leave it out, or name labelled data as "test" as well',
-            )
-        return self
-
-    @property
-    def has_validation_labels(self) -> bool:
-        """True if the labels of the validation data are true, and not the source's answers."""
-        return isinstance(self.validation, str) or not trains_on_pseudo_labels(self.train)
-
-    @property
-    def settings(self) -> DataSettings:
-        """The settings without the names of the data."""
-        return DataSettings(**{name: getattr(self, name) for name in DataSettings.model_fields})
 
 
 class AlgorithmConfig(Settings):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.targets import Target
-from mistify.config.porting import DatasetConfig
 from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates

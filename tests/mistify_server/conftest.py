@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from mistify.config.porting import DatasetConfig
+from mistify.config.data.dataset import DatasetConfig
 from mistify.errors import MistifyError
 from mistify.jobs.job import Job, JobEvent
 from mistify.jobs.plan import Plan

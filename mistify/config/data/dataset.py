@@ -1,10 +1,19 @@
-"""The settings of data in a config, apart from the paths of files."""
+"""The `dataset` of a config: the names of the data, and their settings."""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from mistify.config.data.code import CodeFile, with_code_apart
 from mistify.config.data.loss import LossName
@@ -47,6 +56,11 @@ def _output_metric(raw: object) -> Metric:
 _IN_CODE: Final = FileField(FileForm.CODE)
 
 OutputMetric: TypeAlias = Annotated[Metric, BeforeValidator(_output_metric), _IN_CODE]
+DataName: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=1024, strip_whitespace=True),
+    FileField(FileForm.DATA, PathKind.EITHER),
+]
 Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation), FileField(kind=PathKind.EITHER)]
 
 
@@ -152,6 +166,74 @@ class DataSettings(Settings):
     @classmethod
     def _code_apart(cls, raw: Any) -> Any:
         return with_code_apart(cls, raw) if isinstance(raw, Mapping) else raw
+
+
+class DatasetConfig(DataSettings):
+    """The place of the data, as names that the server resolves below its data roots, and their settings.
+
+    Attributes:
+        unlabelled: Inputs whose labels are unknown or ignored: the source's answers replace them. Used in
+            place of training data, or beside them.
+        train: Training data.
+        test: Test data; without them and training data, some of the unlabelled inputs.
+    """
+
+    unlabelled: DataName | None = Field(
+        default=None,
+        exclude_if=lambda name: name is None,
+        description="the name of inputs without labels",
+        examples=["photos.npz"],
+    )
+    train: DataName | None = Field(
+        default=None,
+        validate_default=True,
+        description='the name of the training data, or of "unlabelled" inputs in their place',
+        examples=["cifar10/train.npz"],
+    )
+    test: DataName | None = Field(
+        default=None,
+        validate_default=True,
+        description='the name of the test data, or "unlabelled" inputs alone',
+        examples=["cifar10/test.npz"],
+    )
+
+    @field_validator("unlabelled")
+    @classmethod
+    def _of_the_user(cls, unlabelled: str | None) -> str | None:
+        if unlabelled is not None and unlabelled.startswith(GENERATED):
+            raise InvalidValue(unlabelled, "inputs of your own", f'write "train": "{unlabelled}"')
+        return unlabelled
+
+    @field_validator("train", "test")
+    @classmethod
+    def _there_where_needed(cls, name: str | None, info: ValidationInfo) -> str | None:
+        """Accept a missing part only where unlabelled inputs replace it."""
+        unlabelled = info.data.get("unlabelled", "")  # the latter where it has an error of its own
+        if name is None and (unlabelled is None or info.data.get("train") is not None):
+            raise PydanticCustomError("missing", "it is missing")
+        if name is not None and unlabelled is not None and name.startswith(GENERATED):
+            raise InvalidValue(name, 'nothing generated beside "unlabelled" inputs', "leave it out")
+        return name
+
+    @model_validator(mode="after")
+    def _chosen_by_one_kind_of_labels(self) -> "DatasetConfig":
+        if self.test is None and isinstance(self.validation, str):
+            raise InvalidValue(
+                {"validation": self.validation},
+                "a share of the unlabelled inputs where there are no test data",
+                'leave it out, or name labelled data as "test" as well',
+            )
+        return self
+
+    @property
+    def has_validation_labels(self) -> bool:
+        """True if the labels of the validation data are true, and not the source's answers."""
+        return isinstance(self.validation, str) or not trains_on_pseudo_labels(self.train)
+
+    @property
+    def settings(self) -> DataSettings:
+        """The settings without the names of the data."""
+        return DataSettings(**{name: getattr(self, name) for name in DataSettings.model_fields})
 
 
 def trains_on_pseudo_labels(train: str | None) -> bool:

@@ -9,11 +9,10 @@ from pathlib import Path
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
 from mistify.config.data.code import CodeFile
-from mistify.config.data.dataset import DataSettings, generated_count
+from mistify.config.data.dataset import DatasetConfig, DataSettings, generated_count
 from mistify.config.data.loss import LOSSES
 from mistify.config.data.metric import SCORES
 from mistify.config.files import FileField, FileForm, with_files
-from mistify.config.porting import DatasetConfig
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, Keys, json_path
 from mistify.uploads import as_written

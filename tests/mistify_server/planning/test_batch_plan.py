@@ -168,7 +168,7 @@ def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
     calibrated = NominalProfile("jetson-nano", 1.0, 2.0)
     measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": calibrated})
     batch = resolved({"latency": "0.5x"})
-    assert batch.inspect_task().hardware == {"host": HOST, "jetson-nano": catalogue()["jetson-nano"]}
+    assert batch.inspect_task().recipe.hardware == {"host": HOST, "jetson-nano": catalogue()["jetson-nano"]}
     plan, (goal,) = plan_batch(batch, measured)
     assert plan.recipe.hardware == {"host": HOST, "jetson-nano": calibrated}
     assert goal.budget == {"latency_ms@jetson-nano": 1.0}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Scores, Target
 from mistify.config.package.quantization import QuantizationConfig
-from mistify.config.porting import DatasetConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify_server.planning.insertion import Promise, insert_goals, promises

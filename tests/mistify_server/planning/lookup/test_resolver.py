@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.config.files import FileField, PathKind
-from mistify.config.porting import DatasetConfig, PortingConfig
+from mistify.config.porting import PortingConfig
 from mistify.config.reading import collective_batches
 from mistify.uploads import UploadName
 from mistify_client.porting.local_files import local_files

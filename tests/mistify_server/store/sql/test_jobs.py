@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.metric import Metric, OutputScore
-from mistify.config.porting import DatasetConfig
 from mistify.costs.catalogue import HOST
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import (
