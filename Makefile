@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
+BENCHMARKS := porting.default_config porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
 	porting.streaming porting.precision porting.snips porting.no_data porting.tradeoffs porting.effort \
 	porting.forecasts porting.branches porting.larger porting.step \
 	elastic.quality elastic.search elastic.devices elastic.update elastic.blocks \
@@ -13,7 +13,7 @@ BENCHMARKS := porting.goal_tree porting.collective porting.executors porting.lim
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow test-web bench docs support-matrix check format proto clean
+.PHONY: help install demo test test-slow test-web bench results docs support-matrix check format proto clean
 
 help:  ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -45,6 +45,9 @@ bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLP
 	failed=0; for name in $(BENCHMARKS); do \
 		MISTIFY_TEST_DATA=$(DATA) $(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
 	done; exit $$failed
+
+results: install  ## Make RESULTS.md, and the README's table and picture, from benchmarks/records/
+	$(BIN)/python -m benchmarks.results
 
 docs: install  ## Build the documentation site in build/site/; a warning is an error
 	$(BIN)/pip install --quiet --editable '.[docs]'

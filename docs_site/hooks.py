@@ -18,7 +18,7 @@ sys.path.insert(0, str(REPOSITORY))  # mkdocs loads this file by its path
 
 from docs_site import settings  # noqa: E402
 from docs_site.links import COMMANDS, COPIED, ELSEWHERE, EXAMPLES, SETTINGS, relinked  # noqa: E402
-from docs_site.results import MARK, missed_targets  # noqa: E402
+from docs_site.results import with_missed_targets  # noqa: E402
 from mistify_client.cli import main as client  # noqa: E402
 from mistify_server import cli as server  # noqa: E402
 
@@ -53,9 +53,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     These are the targets that are missed, and the library that draws diagrams.
     """
-    if MARK in markdown:
-        results = (REPOSITORY / "benchmarks" / "RESULTS.md").read_text()
-        markdown = markdown.replace(MARK, missed_targets(results))
+    markdown = with_missed_targets(markdown)
     if "```mermaid" in markdown:
         script = get_relative_url(_MERMAID, page.file.url)
         markdown = f'{markdown}\n\n<script src="{script}"></script>\n'

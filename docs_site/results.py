@@ -1,31 +1,13 @@
-"""The targets of benchmarks that are missed, from the headlines of the results."""
+"""The place in a page of the site where the targets that benchmarks miss are listed."""
 
-import re
 from typing import Final
 
-#: The place in a page where they are listed.
+from benchmarks.harness.records import read_records
+from benchmarks.results.page import missed_targets
+
 MARK: Final = "<!-- missed targets -->"
 
-_ROW: Final = re.compile(
-    r"^\| (?P<benchmark>\w*) ?"
-    r"\| (?P<what>[^|]+) \| (?P<measured>[^|]+) \| (?P<target>[^|]+) \| (?P<verdict>[^|]+) \|",
-    re.MULTILINE,
-)
 
-
-def missed_targets(results: str) -> str:
-    """Return a table of the headlines whose targets are missed, grouped by benchmark.
-
-    Args:
-        results: Markdown.
-    """
-    headlines = results.partition("## Headlines")[2].partition("\n## ")[0]
-    rows, benchmark = [], ""
-    for row in _ROW.finditer(headlines):
-        benchmark = row["benchmark"] or benchmark
-        if row["verdict"].strip() not in ("met", ""):
-            cells = (row[name].strip() for name in ("what", "measured", "target", "verdict"))
-            rows.append(f"| {benchmark} | {' | '.join(cells)} |")
-    return "\n".join(
-        ["| benchmark | what | measured | target | |", "| --- | --- | ---: | ---: | --- |", *rows]
-    )
+def with_missed_targets(markdown: str) -> str:
+    """Return a page with the targets that are missed, where it has the mark."""
+    return markdown.replace(MARK, missed_targets(read_records())) if MARK in markdown else markdown

@@ -39,6 +39,9 @@ class Extent(NamedTuple):
 FULL: Final = Extent(1_500, 200, 400)
 QUICK: Final = Extent(60, 10, 10)
 
+#: As long as in `elastic.quality`.
+TRAINED: Final = Extent(4_800, 600, 2_400)
+
 
 class PortedBlocks(NamedTuple):
     """A package with the blocks of a supernet.
@@ -63,17 +66,18 @@ class PortedBlocks(NamedTuple):
 
 
 @contextmanager
-def ported_blocks(options: Namespace) -> Iterator[PortedBlocks]:
+def ported_blocks(options: Namespace, full: Extent = FULL) -> Iterator[PortedBlocks]:
     """Train a network and its supernet on CIFAR-10's training file, and package the blocks.
 
     Args:
         options: The options of `add_options`, and `quick`. With a checkpoint, what it has is used.
+        full: Training steps of a full run.
 
     Raises:
         MissingDataError: There are no data.
     """
     data = data_with((TRAIN, TEST), options)
-    network, extent = (resnet14, QUICK) if options.quick else (resnet20, FULL)
+    network, extent = (resnet14, QUICK) if options.quick else (resnet20, full)
     with TemporaryDirectory() as directory:
         name = "-".join(map(str, (network.__name__, *extent)))
         root = Path(options.checkpoint or directory) / name

@@ -10,14 +10,13 @@ names its targets in its file, measures figures, prints its tables, and ends wit
         message says which
 
 A quick run may leave figures out. Their targets count as missed, unless they are declared as
-`full_run_only`; the table then says so. Times are medians over several repetitions. Ratios come from both
-sides measured in turn in the same run, so that a busy machine slows both.
+`full_run_only`; the table then says so. A full run leaves a record (`harness/records.py`). Times are medians
+over several repetitions. Ratios come from both sides measured in turn in the same run, so that a busy machine
+slows both.
 """
 
-import json
 import math
 import os
-import platform
 import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +24,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Final, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.harness import records
+from benchmarks.harness.records import Judged, Record
 
 EXIT_MET: Final = 0
 EXIT_MISSED: Final = 1
@@ -41,8 +43,9 @@ Figures: TypeAlias = Mapping[str, float]
 
 
 class Target(TypedDict, total=False):
-    """The bounds of a figure: at least `min`, at most `max`."""
+    """The bounds of a figure: at least `min`, at most `max`; `what` is the figure in words, with its unit."""
 
+    what: str
     min: float
     max: float
     full_run_only: bool
@@ -74,32 +77,37 @@ def run(
     """
     parser = ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help="leave out what takes long")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures into this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record into this file")
     add_options(parser)
     options = parser.parse_args(argv)
-    console = Console()
-    record: dict[str, object] = {
-        "benchmark": name,
-        "command": shlex.join(["python", "-m", f"benchmarks.{name}", *argv]),
-        "machine": machine(),
-    }
+    machine = records.machine()
+    skipped, figures = None, dict[str, float]()
     try:
-        figures = measure(options)
+        figures = dict(measure(options))
     except MissingDataError as missing:
-        console.print(f"{name}: skipped: {missing}", markup=False)
-        met, exit_code = False, EXIT_SKIPPED
-        record |= {"figures": {}, "targets": targets, "skipped": str(missing)}
+        skipped = str(missing)
+    judged = {figure: _judged(figures, figure, targets[figure], options.quick) for figure in targets}
+    record = Record(
+        benchmark=name,
+        command=_command(name, argv, options),
+        commit=records.commit(),
+        date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+        machine=machine,
+        quick=options.quick,
+        figures={figure: value if math.isfinite(value) else None for figure, value in figures.items()},
+        targets=judged,
+        met=skipped is None and all(target.met is not False for target in judged.values()),
+        **_settings(options, skipped),
+    )
+    if skipped is None:
+        Console().print(_table(name, figures, judged))
     else:
-        verdicts = {figure: _verdict(figures, figure, targets[figure], options.quick) for figure in targets}
-        met = all(verdict is not False for verdict in verdicts.values())
-        exit_code = EXIT_MET if met else EXIT_MISSED
-        console.print(_table(name, figures, targets, verdicts))
-        finite = {figure: value if math.isfinite(value) else None for figure, value in figures.items()}
-        judged = {figure: {**targets[figure], "met": verdict} for figure, verdict in verdicts.items()}
-        record |= {"figures": finite, "targets": judged}
+        Console().print(f"{name}: skipped: {skipped}", markup=False)
     if options.json:
-        options.json.write_text(json.dumps({**record, "met": met}, indent=2) + "\n")
-    return exit_code
+        record.write(options.json)
+    elif skipped is None and not options.quick:
+        record.write(records.RECORDS / record.file_name)
+    return EXIT_SKIPPED if skipped is not None else EXIT_MET if record.met else EXIT_MISSED
 
 
 def add_data_option(parser: ArgumentParser) -> None:
@@ -120,9 +128,11 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
     return directory.resolve()
 
 
-def add_seeds_option(parser: ArgumentParser) -> None:
+def add_seeds_option(parser: ArgumentParser, default: Sequence[int] = SEEDS) -> None:
     """Add `--seeds N ...`: a long run can be made in parts, a seed each."""
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", default=SEEDS, help="repeat with these")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="N", default=default, help="repeat with these"
+    )
 
 
 def seeds_of(options: Namespace) -> Sequence[int]:
@@ -160,44 +170,49 @@ def paired_ratio(
     )
 
 
-def machine() -> dict[str, str | int | float]:
-    """Return where and when the figures are measured."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": models[0] if models else platform.processor() or platform.machine(),
-        "cores": os.cpu_count() or 1,
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "python": platform.python_version(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-    }
-
-
 def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> float:
     start = clock()
     function()
     return clock() - start
 
 
-def _verdict(figures: Figures, figure: str, target: Target, quick: bool) -> bool | None:
-    """Return whether a target is met; None if this run does not decide it."""
-    if figure not in figures:
-        return None if quick and target.get("full_run_only", False) else False
-    # of numpy's numbers it would be one of its own, which JSON does not take
-    return bool(target.get("min", -math.inf) <= figures[figure] <= target.get("max", math.inf))
+def _command(name: str, argv: Sequence[str], options: Namespace) -> str:
+    """Return the command, with DATA for the directory of the data."""
+    data = str(getattr(options, "data", None))
+    return shlex.join(
+        ["python", "-m", f"benchmarks.{name}", *("DATA" if word == data else word for word in argv)]
+    )
 
 
-def _table(
-    name: str, figures: Figures, targets: Mapping[str, Target], verdicts: Mapping[str, bool | None]
-) -> Table:
+def _settings(options: Namespace, skipped: str | None) -> dict[str, Any]:
+    """Return the fields of a record that not every run has."""
+    settings: dict[str, Any] = {} if skipped is None else {"skipped": skipped}
+    if getattr(options, "network", None):
+        settings["network"] = options.network
+    if hasattr(options, "seeds"):
+        settings["seeds"] = tuple(seeds_of(options))
+    if getattr(options, "picture", None):
+        settings["picture"] = options.picture.name
+    return settings
+
+
+def _judged(figures: Figures, figure: str, target: Target, quick: bool) -> Judged:
+    """Return a target and whether it is met; None if this run does not decide it."""
+    if figure in figures:
+        # of numpy's numbers it would be one of its own, which JSON does not take
+        low, high = target.get("min", -math.inf), target.get("max", math.inf)
+        met: bool | None = bool(low <= figures[figure] <= high)
+    else:
+        met = None if quick and target.get("full_run_only", False) else False
+    return Judged(**target, met=met)
+
+
+def _table(name: str, figures: Figures, targets: Mapping[str, Judged]) -> Table:
     table = Table(title=f"{name}: targets", title_justify="left")
     for column in ("figure", "measured", "target", "met"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     words = {True: "yes", False: "NO", None: "full run only"}
-    for figure, verdict in verdicts.items():
+    for figure, target in targets.items():
         measured = f"{figures[figure]:.4g}" if figure in figures else "not measured"
-        signs = {"min": ">=", "max": "<="}
-        limits = [f"{signs[bound]} {limit:g}" for bound, limit in targets[figure].items() if bound in signs]
-        table.add_row(figure, measured, ", ".join(limits), words[verdict])
+        table.add_row(target.what or figure, measured, target.asked, words[target.met])
     return table

@@ -4,18 +4,20 @@
 [--picture FILE]`
 
 A source is ported to n goals between its multiply-adds and an eighth of them, evenly spread on a logarithmic
-scale. Collective adaptation follows one path of all goals with `morphnet`, with the same total of steps for
-any number of goals, or trains nested networks for all of them where `auto` would (32 goals and more). It is
-compared with tools that adapt each goal by itself from the same tuned source: Torch-Pruning, which learns
-from the source as well, and `morphnet`. Each tool runs with several numbers of steps, which gives a curve of
-its mean accuracy over its time. Its time at the mean accuracy of collective adaptation is read off between
-two points of this curve: where collective adaptation is better than with the most steps, it is their time, a
-lower bound; where it is worse than with the fewest, it is 0.
+scale. Collective adaptation is what a job of these goals does with default settings: each goal is adapted by
+the algorithm that the server's plan names for it, which `auto` has chosen. Against it stand tools that adapt
+each goal by itself from the same tuned source: Torch-Pruning, which learns from the source as well, and
+`morphnet`. Each of them is run with several numbers of steps, which gives a curve of its mean accuracy over
+its time. Its time at the mean accuracy of collective adaptation is read off between two points of this curve:
+where collective adaptation is better than with the most steps, it is their time, a lower bound; where it is
+worse than with the fewest, it is 0.
 
 Sixteen goals are ported case by case, and stand for those between them where there are more. Times are of the
-processor, with one thread, in one warm worker, counting everything for a goal; tuning the source, packages
-and the choice of the peer's learning rate count on neither side. The peer has, for each number of steps, the
-best of several learning rates for a middle goal, by validation data.
+processor, with one thread, in one warm worker, all that a user waits for after the source is tuned:
+adaptation and packages. A package of the peer's network counts as long as that of `morphnet`'s of the same
+share. The choice of the peer's learning rate is on no side. Figures with `adapting` leave the packages out.
+The peer has, for each number of steps, the best of several learning rates for a middle goal, by validation
+data.
 
 The networks are MLPerf Tiny's ResNet-8 on CIFAR-10, and the built-in one for digits, which stands against
 `morphnet` alone; `--network` ports one of them, `resnet8` or `digits`. For the former DIR has
@@ -24,6 +26,7 @@ peer is installed by `pip install -e '.[server,bench,peers]'`. `--quick` ports t
 steps and one seed.
 """
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,10 +34,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Final
+from typing import Final, NamedTuple
 
 import tensorflow as tf
 from matplotlib.figure import Figure
@@ -51,8 +54,11 @@ from benchmarks.harness.run import (
     run,
     seeds_of,
 )
-from benchmarks.harness.worker import FILES, Checkpoint, Porting, resnet8
+from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN, Checkpoint, Porting, resnet8
 from benchmarks.porting.collective_comparison import Comparison, Curve, Ported
+from mistify.jobs.plan import PlannedBatch
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 SMALLEST: Final = 0.125
@@ -63,11 +69,10 @@ COUNTS: Final = (1, 4, 16, 64, 128)
 #: The most goals that are ported case by case.
 CASES: Final = 16
 
-#: From so many goals on nested networks are trained, as `auto` does.
-NESTED_FROM: Final = 32
-
-#: The least steps of a goal.
-LEAST_STEPS: Final = 10
+_DIGITS_SOURCE: Final[Mapping[str, object]] = {
+    "model": "digits-resnet",
+    "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
+}
 
 #: The peer's highest learning rates, and the steps of its runs.
 RATES: Final = (0.02, 0.04, 0.08)
@@ -77,14 +82,36 @@ _RESNET8, _DIGITS = "resnet8", "digits"
 _PEER, _MORPHNET = "Torch-Pruning", "morphnet"
 
 TARGETS: Final[dict[str, Target]] = {
-    "resnet8_over_torch_pruning_at_16": {"min": 8, "full_run_only": True},
-    "resnet8_over_torch_pruning_at_64": {"min": 20, "full_run_only": True},
-    "resnet8_points_over_its_300_steps_at_16": {"min": 0, "full_run_only": True},
-    "resnet8_points_over_its_300_steps_at_64": {"min": 0, "full_run_only": True},
-    "resnet8_over_morphnet_at_128": {"min": 12, "full_run_only": True},
-    "digits_over_morphnet_at_128": {"min": 20, "full_run_only": True},
     **{
-        f"{network}_points_below_{steps}_steps_at_128": {"max": points, "full_run_only": True}
+        f"resnet8_over_torch_pruning_at_{count}": {
+            "what": f"resnet8, {count} goals: times faster than Torch-Pruning case by case, as accurate",
+            "min": least,
+            "full_run_only": True,
+        }
+        for count, least in ((16, 8.0), (64, 20.0))
+    },
+    **{
+        f"resnet8_points_over_torch_pruning_with_300_steps_at_{count}": {
+            "what": f"resnet8, {count} goals: above Torch-Pruning with 300 steps for each, points",
+            "min": 0.0,
+            "full_run_only": True,
+        }
+        for count in (16, 64)
+    },
+    **{
+        f"{network}_over_morphnet_at_128": {
+            "what": f"{network}, 128 goals: times faster than `morphnet` case by case, as accurate",
+            "min": least,
+            "full_run_only": True,
+        }
+        for network, least in ((_RESNET8, 12.0), (_DIGITS, 20.0))
+    },
+    **{
+        f"{network}_points_below_morphnet_with_{steps}_steps_at_128": {
+            "what": f"{network}, 128 goals: below `morphnet` with {steps:,} steps for each, points",
+            "max": points,
+            "full_run_only": True,
+        }
         for network in (_RESNET8, _DIGITS)
         for steps, points in ((300, 0.5), (1_000, 1.5))
     },
@@ -97,17 +124,19 @@ class Network:
 
     Attributes:
         open: Tunes the source; takes a directory for checkpoints and settings.
+        source: Model and data in the words of a config.
+        root: Directory of the data; None for data that are built in.
         counts: Numbers of goals.
-        path_steps: Steps of a path, however many goals it has.
-        segment_steps: Steps of each of the nested networks.
+        settings: Those of `auto`; none are the default ones.
         case_steps: Steps of the runs of `morphnet` case by case.
         peer_steps: Steps of the runs of Torch-Pruning; none without it.
     """
 
     open: Callable[[Path, Mapping[str, object]], Porting]
+    source: Mapping[str, object]
+    root: Path | None
     counts: tuple[int, ...]
-    path_steps: int
-    segment_steps: int
+    settings: Mapping[str, object]
     case_steps: tuple[int, ...]
     peer_steps: tuple[int, ...] = ()
 
@@ -136,17 +165,20 @@ def _networks(options: Namespace) -> dict[str, Network]:
     """Return the networks of a full run, or that which is asked for."""
     networks = {}
     if options.network != _RESNET8:
-        networks[_DIGITS] = Network(_digits, COUNTS, 800, 1_200, (30, 100, 300, 1_000))
+        networks[_DIGITS] = Network(_digits, _DIGITS_SOURCE, None, COUNTS, {}, (30, 100, 300, 1_000))
     if options.network != _DIGITS:
-        opened = partial(resnet8, data_with(FILES, options))
-        networks[_RESNET8] = Network(opened, COUNTS, 2_400, 1_200, (100, 300, 1_000), PEER_STEPS)
+        data = data_with(FILES, options)
+        source = {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}
+        opened = partial(resnet8, data)
+        networks[_RESNET8] = Network(opened, source, data, COUNTS, {}, (100, 300, 1_000), PEER_STEPS)
         if find_spec("torch_pruning") is None:
             raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
     return networks
 
 
 def _quick() -> Network:
-    return Network(_digits, (2, 8), 160, 100, (20, 60))
+    settings = {"source_steps": 60, "adapt_steps": 16, "tune_steps": 24}
+    return Network(_digits, _DIGITS_SOURCE, None, (2, 8), settings, (20, 60))
 
 
 def _digits(directory: Path, settings: Mapping[str, object]) -> Porting:
@@ -163,67 +195,112 @@ def compared(network: Network, seed: int) -> Comparison:
     """Return all sides with a seed, and report progress."""
     with TemporaryDirectory() as directory:
         root = Path(directory)
-        porting = network.open(root / "source", {"seed": seed})
+        porting = network.open(root / "source", {**network.settings, "seed": seed})
         collective = {}
         for count in network.counts:
             collective[count] = _collective(network, porting, root / str(count), count, seed)
             _report(f"seed {seed}, {count} goals", collective[count])
         cases = {_MORPHNET: _curve(_MORPHNET, network.case_steps, partial(_case, porting))}
         if network.peer_steps:
-            cases[_PEER] = _curve(_PEER, network.peer_steps, _Peer(porting, seed).case)
+            packaging = cases[_MORPHNET][network.case_steps[-1]].packaging
+            peer = _Peer(porting, seed, packaging / len(shares_of(CASES)))
+            cases[_PEER] = _curve(_PEER, network.peer_steps, peer.case)
         return Comparison(collective, cases)
 
 
+def planned(network: Network, shares: Sequence[float], root: Path) -> PlannedBatch:
+    """Return what a server plans for goals with these shares of the multiply-adds.
+
+    Args:
+        root: Directory for the server's store.
+    """
+    configs = [
+        {
+            **network.source,
+            "id": f"flop-{number}",
+            "adaptation_goal": {"FLOP": f"{share:.6f}x"},
+            "algorithm": {"name": "auto", "config": dict(network.settings)},
+            "quantization": "none",
+        }
+        for number, share in enumerate(shares)
+    ]
+    with (
+        embedded_server(root, [network.root] if network.root else []) as server,
+        PortingClient(*server) as client,
+    ):
+        return client.plan(json.dumps(configs)).batches[0]
+
+
+def by_algorithm(batch: PlannedBatch, shares: Sequence[float]) -> dict[str, list[float]]:
+    """Return the shares that each algorithm is planned for; goals are named by their place."""
+    algorithms: dict[str, list[float]] = {}
+    for edge in batch.edges:
+        own = algorithms.setdefault(edge.algorithm, [])
+        own += [shares[int(goal.rpartition("-")[2])] for goal in edge.goals]
+    return algorithms
+
+
 def _collective(network: Network, porting: Porting, directory: Path, count: int, seed: int) -> Ported:
-    """Port to a number of goals: along a path, or by nested networks."""
+    """Port to a number of goals as the server plans it."""
     shares = shares_of(count)
-    start = process_time()
-    if count < NESTED_FROM:
-        steps = {share: max(LEAST_STEPS, network.path_steps // count) for share in shares}
-        checkpoints, all_steps = porting.descended(steps), sum(steps.values())
-        seconds = process_time() - start
-        return _tested(porting, checkpoints, seconds, all_steps)
-    settings = {"source_steps": 0, "segment_steps": network.segment_steps, "seed": seed}
-    nested = Porting(porting.tuned, porting.data, directory, settings, algorithm="nested", least=SMALLEST)
-    checkpoints = nested.descended(dict.fromkeys(shares))
-    seconds = process_time() - start
-    return _tested(nested, checkpoints, seconds, nested.preparing_steps)
+    batch = planned(network, shares, directory / "store")
+    steps = sum(edge.steps for edge in batch.edges) + sum(each.steps for each in batch.preparations)
+    settings = {**network.settings, "source_steps": 0, "seed": seed}
+    seconds, packaging, accuracies = 0.0, 0.0, dict[float, float]()
+    for name, own in by_algorithm(batch, shares).items():
+        start = process_time()
+        work = directory / name
+        tool = Porting(porting.tuned, porting.data, work, settings, algorithm=name, least=SMALLEST)
+        checkpoints = tool.descended(dict.fromkeys(own))
+        seconds += process_time() - start
+        compared = [share for share in own if share in shares_of(CASES)]
+        each = [_packaged(tool, checkpoints[share]) for share in compared]
+        packaging += len(own) * mean(each)
+        accuracies |= {share: tool.tested(checkpoints[share].artifact) for share in compared}
+    return Ported(accuracies, seconds, steps, packaging)
 
 
-def _tested(porting: Porting, checkpoints: Mapping[float, Checkpoint], seconds: float, steps: int) -> Ported:
-    """Return goals with the accuracies of those that are ported case by case as well."""
-    accuracies = {
-        share: porting.tested(checkpoints[share].artifact)
-        for share in shares_of(CASES)
-        if share in checkpoints
-    }
-    return Ported(accuracies, seconds, steps)
+def _packaged(porting: Porting, checkpoint: Checkpoint) -> float:
+    """Write a package; return the seconds."""
+    with TemporaryDirectory() as directory:
+        start = process_time()
+        porting.write_package(checkpoint, Path(directory) / "package")
+        return process_time() - start
 
 
-def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], tuple[float, float]]) -> Curve:
+class _Case(NamedTuple):
+    """A goal that is ported by itself: its accuracy in percent, and the seconds."""
+
+    accuracy: float
+    seconds: float
+    packaging: float
+
+
+def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], _Case]) -> Curve:
     """Return the runs of a tool.
 
     Args:
         name: Name of the tool.
         steps: Steps for a goal, one run for each.
-        case: Ports a goal with some steps; returns its accuracy in percent and the seconds.
+        case: Ports a goal with some steps.
     """
     curve = {}
     for count in steps:
         goals = {share: case(share, count) for share in shares_of(CASES)}
-        accuracies = {share: accuracy for share, (accuracy, _) in goals.items()}
-        seconds = sum(seconds for _, seconds in goals.values())
-        curve[count] = Ported(accuracies, seconds, count * len(goals))
+        accuracies = {share: goal.accuracy for share, goal in goals.items()}
+        seconds = sum(goal.seconds for goal in goals.values())
+        packaging = sum(goal.packaging for goal in goals.values())
+        curve[count] = Ported(accuracies, seconds, count * len(goals), packaging)
         _report(f"{name}, {count} steps", curve[count])
     return curve
 
 
-def _case(porting: Porting, share: float, steps: int) -> tuple[float, float]:
-    """Port one goal by `morphnet`; return its accuracy in percent, and the seconds."""
+def _case(porting: Porting, share: float, steps: int) -> _Case:
+    """Port one goal by `morphnet`."""
     start = process_time()
     checkpoint = porting.checkpoint(share, steps)
     seconds = process_time() - start
-    return porting.tested(checkpoint.artifact), seconds
+    return _Case(porting.tested(checkpoint.artifact), seconds, _packaged(porting, checkpoint))
 
 
 class _Peer:
@@ -232,46 +309,50 @@ class _Peer:
     Args:
         porting: Provides the source and the data.
         seed: Seed for the order of the examples.
+        packaging: Seconds that a package counts for.
     """
 
-    def __init__(self, porting: Porting, seed: int) -> None:
+    def __init__(self, porting: Porting, seed: int, packaging: float) -> None:
         from benchmarks.porting import torch_pruner  # noqa: PLC0415 - an optional dependency
 
         self._peer = torch_pruner.Peer(porting.source(), *porting.learning(), seed)
         self._test = porting.test()
+        self._packaging = packaging
         self._rates: dict[int, float] = {}
 
-    def case(self, share: float, steps: int) -> tuple[float, float]:
-        """Port one goal; return its accuracy in percent, and the seconds."""
+    def case(self, share: float, steps: int) -> _Case:
+        """Port one goal."""
         from benchmarks.porting import torch_resnet8  # noqa: PLC0415 - an optional dependency
 
         if steps not in self._rates:
             self._rates[steps] = self._peer.best(SMALLEST**0.5, steps, RATES).rate
         cut = self._peer.cut(share, steps, self._rates[steps])
-        return 100 * torch_resnet8.accuracy(cut.network, self._test), cut.seconds
+        return _Case(100 * torch_resnet8.accuracy(cut.network, self._test), cut.seconds, self._packaging)
 
 
 def figures_of(comparison: Comparison) -> dict[str, float]:
     """Return the figures of all numbers of goals with one seed."""
     figures = {}
     for count, ported in comparison.collective.items():
-        figures[f"seconds_at_{count}"] = ported.seconds
+        figures[f"seconds_at_{count}"] = ported.waited
+        figures[f"adapting_seconds_at_{count}"] = ported.seconds
         for tool, curve in comparison.cases.items():
             name = tool.lower().replace("-", "_")
             figures[f"over_{name}_at_{count}"] = comparison.times_faster(tool, count)
+            figures[f"adapting_over_{name}_at_{count}"] = comparison.adapting_times_faster(tool, count)
             figures[f"fewer_steps_than_{name}_at_{count}"] = comparison.times_fewer_steps(tool, count)
             for steps in curve:
                 points = comparison.points_below(tool, steps, count)
                 if tool == _PEER:
-                    figures[f"points_over_its_{steps}_steps_at_{count}"] = -points
+                    figures[f"points_over_torch_pruning_with_{steps}_steps_at_{count}"] = -points
                 else:
-                    figures[f"points_below_{steps}_steps_at_{count}"] = points
+                    figures[f"points_below_morphnet_with_{steps}_steps_at_{count}"] = points
     return figures
 
 
 def _report(what: str, ported: Ported) -> None:
     accuracy = ported.accuracy(ported.accuracies)
-    print(f"{what}: {accuracy:.1f} % in {ported.seconds:,.0f} s", file=sys.stderr, flush=True)
+    print(f"{what}: {accuracy:.1f} % in {ported.waited:,.0f} s", file=sys.stderr, flush=True)
 
 
 def _tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
@@ -289,13 +370,13 @@ def _tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
             for ratio in (comparison.times_faster, comparison.times_fewer_steps)
         )
         accuracy = ported.accuracy(ported.accuracies)
-        goals.add_row(str(count), f"{accuracy:.1f} %", f"{ported.seconds:,.0f}", f"{ported.steps:,}", *ratios)
+        goals.add_row(str(count), f"{accuracy:.1f} %", f"{ported.waited:,.0f}", f"{ported.steps:,}", *ratios)
     cases = Table(title=f"{name}: {CASES} goals case by case", title_justify="left")
     for column in ("tool", "steps of a goal", "mean accuracy", "seconds of a goal"):
         cases.add_column(column, justify="left" if column == "tool" else "right")
     for tool, curve in comparison.cases.items():
         for steps, ported in curve.items():
-            accuracy, seconds = ported.accuracy(ported.accuracies), ported.seconds / len(ported.accuracies)
+            accuracy, seconds = ported.accuracy(ported.accuracies), ported.waited / len(ported.accuracies)
             cases.add_row(tool, f"{steps:,}", f"{accuracy:.1f} %", f"{seconds:.1f}")
     return goals, cases
 
@@ -314,9 +395,9 @@ def _draw(comparisons: Mapping[str, Comparison], file: Path) -> None:
         }
         for label, ported in {f"{max(counts)} goals together": together, **case_by_case}.items():
             by_share.semilogx(*zip(*sorted(ported.accuracies.items()), strict=True), "o-", ms=3, label=label)
-        by_count.loglog(counts, [comparison.collective[n].seconds for n in counts], "o-", label="together")
+        by_count.loglog(counts, [comparison.collective[n].waited for n in counts], "o-", label="together")
         for label, ported in case_by_case.items():
-            each = ported.seconds / len(ported.accuracies)
+            each = ported.waited / len(ported.accuracies)
             by_count.loglog(counts, [each * n for n in counts], "--", label=label)
         by_share.set(title=name, xlabel="share of the source's multiply-adds", ylabel="accuracy, %")
         by_count.set(title=name, xlabel="goals", ylabel="seconds of the processor")

@@ -55,7 +55,12 @@ AUTO_SHORT: Final = "{network}_auto_short"
 
 #: Points that the mean over the goals is below that of the best algorithm where the server chooses.
 TARGETS: Final[dict[str, Target]] = {
-    AUTO_SHORT.format(network=network): {"max": 0.5, "full_run_only": True} for network in NETWORKS
+    AUTO_SHORT.format(network=network): {
+        "what": f"{network}: `auto` below the best algorithm, mean over the goals, points",
+        "max": 0.5,
+        "full_run_only": True,
+    }
+    for network in NETWORKS
 }
 
 

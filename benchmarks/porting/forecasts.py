@@ -8,9 +8,10 @@ the edges of the first. Before each job `plan` gives an interval for the accurac
 hold 19 times of 20. Seeds determine the weights, the parts of the data and the training. The targets are for
 networks that were not used to choose constants of the forecast; `--fitted` also ports those that were.
 
-An interval that always holds is easy to give, so its width counts, and its score (Gneiting and Raftery,
-2007): its width plus 40 times the distance by which it is missed. The interval from 0 to 1 scores 1. With
-`--data`, MLPerf Tiny's ResNet-8 is ported on CIFAR-10 as well. `--quick` has one network and one seed.
+An interval that always holds is easy to give, so intervals of 95 % that hold in more than 98 % miss their
+target, and their width counts, and their score (Gneiting and Raftery, 2007): the width plus 40 times the
+distance by which one is missed. The interval from 0 to 1 scores 1. With `--data`, MLPerf Tiny's ResNet-8 is
+ported on CIFAR-10 as well. `--quick` has one network and one seed.
 """
 
 import json
@@ -49,11 +50,12 @@ from mistify_client.rpc.porting import PortingClient
 FITTED: Final = frozenset(case.name for case in CASES if case.fitted)
 
 TARGETS: Final[dict[str, Target]] = {
-    "held": {"min": 0.9},
-    "held_fresh": {"min": 0.9},
-    "held_experienced": {"min": 0.9},
-    "median_width": {"max": 0.2},
-    "score": {"max": 0.4},
+    # Of more, the intervals are too wide: they are to hold 19 times of 20.
+    "held": {"what": "share of the 95 % intervals that held", "min": 0.9, "max": 0.98},
+    "held_fresh": {"what": "the same of a store that knows nothing", "min": 0.9},
+    "held_experienced": {"what": "the same of a store that has ported the network", "min": 0.9},
+    "median_width": {"what": "median width of the intervals", "max": 0.2},
+    "score": {"what": "mean score of the intervals, where 0 to 1 has 1", "max": 0.4},
 }
 
 #: What an interval that is missed 1 time of 20 pays for each unit that it is missed by.

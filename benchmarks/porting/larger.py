@@ -42,9 +42,19 @@ _QUICK_SETTINGS: Final[dict[str, object]] = {
 }  # fmt: skip
 
 TARGETS: Final[dict[str, Target]] = {
-    "points_gained": {"min": 1.0, "full_run_only": True},
-    "equalled_by_the_source": {"max": 0},
-    "expansion_difference": {"max": 0.05},
+    "points_gained": {
+        "what": "gained over the tuned source at twice its multiply-adds, points",
+        "min": 1.0,
+        "full_run_only": True,
+    },
+    "equalled_by_the_source": {
+        "what": "seeds in which the tuned source is as good on validation data",
+        "max": 0,
+    },
+    "expansion_difference": {
+        "what": "outputs after widening against before: largest difference",
+        "max": 0.05,
+    },
 }
 
 

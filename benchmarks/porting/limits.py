@@ -79,12 +79,33 @@ _ACCURACIES: Final = {
 }
 TARGETS: Final[dict[str, Target]] = {
     **{
-        f"resnet8_{goal}_accuracy": {"min": least, "full_run_only": True}
+        f"resnet8_{goal}_accuracy": {
+            "what": f"resnet8, {goal.replace('_', ' ')}: accuracy, %",
+            "min": least,
+            "full_run_only": True,
+        }
         for goal, least in _ACCURACIES.items()
     },
-    **{f"{network}_most_used": {"max": 1.0} for network in NETWORKS},
-    **{f"{network}_least_used": {"min": 0.9, "full_run_only": True} for network in NETWORKS},
-    **{f"{network}_most_lost": {"max": 2.0, "full_run_only": True} for network in NETWORKS[1:]},
+    **{
+        f"{network}_most_used": {"what": f"{network}: most of a latency limit that is used", "max": 1.0}
+        for network in NETWORKS
+    },
+    **{
+        f"{network}_least_used": {
+            "what": f"{network}: least of a latency limit that is used where a network was cut",
+            "min": 0.9,
+            "full_run_only": True,
+        }
+        for network in NETWORKS
+    },
+    **{
+        f"{network}_most_lost": {
+            "what": f"{network}: most lost against multiply-adds that take as long, points",
+            "max": 2.0,
+            "full_run_only": True,
+        }
+        for network in NETWORKS[1:]
+    },
 }
 
 

@@ -50,8 +50,14 @@ FORMER_DISAGREEMENT: Final = 80.8
 FORMER_SECONDS: Final = 181.1
 
 TARGETS: Final[dict[str, Target]] = {
-    "disagreement": {"max": FORMER_DISAGREEMENT / 2},
-    "generation_seconds": {"max": FORMER_SECONDS / 10},
+    "disagreement": {
+        "what": "disagreement with the source, ported on generated inputs, %",
+        "max": FORMER_DISAGREEMENT / 2,
+    },
+    "generation_seconds": {
+        "what": "generating 600 inputs, seconds of the processor",
+        "max": FORMER_SECONDS / 10,
+    },
 }
 
 _REPETITIONS: Final = 3

@@ -47,7 +47,13 @@ from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
 
 DATASET: Final = {"train": TRAIN, "test": TEST}
-TARGETS: Final[dict[str, Target]] = {"times_faster": {"min": 3, "full_run_only": True}}
+TARGETS: Final[dict[str, Target]] = {
+    "times_faster": {
+        "what": "a goal added to a job against a job of its own, as accurate: times faster",
+        "min": 3,
+        "full_run_only": True,
+    }
+}
 
 #: Of the source's multiply-adds.
 SHARES: Final = (0.75, 0.5, 0.35, 0.25)

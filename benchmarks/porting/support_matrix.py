@@ -44,7 +44,7 @@ from executors.structure.signature import output_names
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.runner import run_network
 
-TARGETS: Final[dict[str, Target]] = {"unsupported": {"max": 0}}
+TARGETS: Final[dict[str, Target]] = {"unsupported": {"what": "architectures that cannot be ported", "max": 0}}
 
 #: How far the outputs may differ, as a share of the largest.
 CHANGED_TOLERANCE: Final = 1e-4

@@ -36,8 +36,11 @@ from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
-    "submissions_per_s": {"min": 20.0},
-    "times_as_many": {"min": 20.0, "full_run_only": True},
+    "submissions_per_s": {
+        "what": "submissions of a known model beside a running job, per second",
+        "min": 20.0,
+    },
+    "times_as_many": {"what": "times as many as f738c65", "min": 20.0, "full_run_only": True},
 }
 SUBMISSIONS: Final = 200
 _QUICK: Final = 20

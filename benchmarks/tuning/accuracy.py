@@ -48,10 +48,12 @@ ROUNDS: Final = ("4 peers", *(f"round {number}" for number in range(2, tuner.ROU
 OWN: Final = f"{SKEWED}_own"
 
 TARGETS: Final[dict[str, Target]] = {
-    "random_gap": {"min": 10},
-    "random_gap_closed": {"min": 0.5},
-    "dirichlet_gap": {"min": 10, "full_run_only": True},
-    "dirichlet_gap_closed": {"min": 0.5, "full_run_only": True},
+    f"{part}_{figure}": {"what": f"{part} parts: {what}", "min": least, "full_run_only": part != "random"}
+    for part in ("random", "dirichlet")
+    for figure, what, least in (
+        ("gap", "pooled above alone, points", 10.0),
+        ("gap_closed", "share of that gap that 4 peers close", 0.5),
+    )
 }
 
 #: Setting -> accuracy of each device.

@@ -2,12 +2,15 @@
 
 import json
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
+from benchmarks.harness.records import read_records
 from benchmarks.harness.run import (
     MissingDataError,
+    add_data_option,
     add_seeds_option,
     median_seconds,
     paired_ratio,
@@ -29,16 +32,19 @@ def outcome(tmp_path, figures, targets, *argv):
 def test_json_has_exactly_the_documented_form(tmp_path):
     code, written = outcome(tmp_path, {"seconds": 1.5, "steps": 3}, FAST)
 
-    machine = written.pop("machine")
+    machine, date, commit = written.pop("machine"), written.pop("date"), written.pop("commit")
     assert code == 0
     assert written == {
         "benchmark": "example",
+        "quick": False,
         "command": f"python -m benchmarks.example --json {tmp_path / 'figures.json'}",
         "figures": {"seconds": 1.5, "steps": 3},
         "targets": {"seconds": {"max": 2.0, "met": True}},
         "met": True,
     }
-    assert machine.keys() == {"processor", "cores", "memory_gib", "python", "date"}
+    assert datetime.fromisoformat(date) <= datetime.now(UTC)
+    assert commit is None or commit.removesuffix("-dirty").isalnum()
+    assert machine.keys() == {"processor", "cores", "memory_gib", "python", "load"}
     assert machine["processor"]
     assert machine["memory_gib"] > 0
 
@@ -122,6 +128,52 @@ def test_options_of_the_benchmark_reach_it():
         run("example", FAST, measure, ["--data", "here"], lambda parser: parser.add_argument("--data")) == 0
     )
     assert seen == [(False, "here")]
+
+
+def test_a_full_run_leaves_a_record(records):
+    run("porting.example", FAST, lambda options: {"seconds": 1.0}, [])
+
+    (record,) = read_records(records)
+    assert (record.benchmark, record.figures, record.met) == ("porting.example", {"seconds": 1.0}, True)
+    assert record.file_name == f"porting.example-{record.commit}.json"
+    assert (records / record.file_name).is_file()
+
+
+@pytest.mark.parametrize("argv", [["--quick"], ["--json", "elsewhere.json"]])
+def test_a_quick_run_leaves_none_nor_does_one_that_writes_elsewhere(records, argv, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("example", FAST, lambda options: {"seconds": 1.0}, argv)
+
+    assert not read_records(records)
+
+
+def test_a_skipped_run_leaves_none(records):
+    def measure(options):
+        raise MissingDataError("give --data DIR")
+
+    run("example", FAST, measure, [])
+
+    assert not read_records(records)
+
+
+def test_a_record_says_what_was_asked_for(records):
+    def add_options(parser):
+        add_data_option(parser)
+        add_seeds_option(parser)
+        parser.add_argument("--network")
+
+    run(
+        "example",
+        FAST,
+        lambda options: {"seconds": 1.0},
+        ["--network", "snips", "--data", "/a/b"],
+        add_options,
+    )
+
+    (record,) = read_records(records)
+    assert (record.network, record.seeds) == ("snips", (0, 1, 2))
+    assert record.command == "python -m benchmarks.example --network snips --data DATA"
+    assert record.file_name == f"example-snips-{record.commit}.json"
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,25 @@
-"""What the largest branch loses, over the seeds."""
+"""What branches lose against networks of their own, over the seeds."""
 
 from benchmarks.harness.run import EXIT_SKIPPED
-from benchmarks.porting.branches import figures_of, main
+from benchmarks.porting.branches import MULTIPLES, SHARE, figures_of, main
 
 
-def test_the_largest_branch_is_compared_with_a_network_of_its_own() -> None:
+def test_branches_are_compared_with_networks_of_their_own() -> None:
+    alone = {"largest_alone": 83.0, "smallest_alone": 73.0, "separate_bytes": 400.0}
     runs = [
-        {"source": 82.0, "alone": 83.0, "largest": largest, "package_bytes": size}
+        {**alone, "largest": largest, "smallest": 70.0, "package_bytes": size}
         for largest, size in ((82.5, 100.0), (82.0, 300.0))
     ]
     figures = figures_of(runs)
     assert figures["largest_lost"] == 0.75
+    assert figures["smallest_lost"] == 3.0
     assert figures["largest"] == 82.25
-    assert figures["package_bytes"] == 200.0
+    assert figures["bytes_over_separate"] == 0.5
+
+
+def test_all_networks_are_cut() -> None:
+    """A branch that costs what the source does would be the source, on both sides."""
+    assert SHARE * max(MULTIPLES.values()) < 1
 
 
 def test_without_data_it_is_skipped() -> None:

@@ -4,7 +4,17 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
-from benchmarks.porting.collective import COUNTS, SMALLEST, TARGETS, figures_of, main, shares_of
+from benchmarks.porting.collective import (
+    COUNTS,
+    SMALLEST,
+    TARGETS,
+    _quick,
+    by_algorithm,
+    figures_of,
+    main,
+    planned,
+    shares_of,
+)
 from benchmarks.porting.collective_comparison import Comparison, Ported
 
 
@@ -51,6 +61,23 @@ def test_more_steps_that_are_no_better_do_not_count():
 def test_points_are_means_over_what_both_have():
     assert comparison(68.5).points_below("morphnet", 400, 16) == pytest.approx(1.5)
     assert comparison(68.5, goals=4).points_below("morphnet", 100, 4) == pytest.approx(-8.5)
+
+
+def test_packages_count_on_all_sides():
+    """A package takes 2 s: 16 goals wait 10 + 32 s, and case by case 16 + 32 s for 60 %."""
+    curve = {100: Ported(dict.fromkeys(shares_of(16), 60.0), 16.0, 1_600, 32.0)}
+    together = Ported(dict.fromkeys(shares_of(16), 60.0), 10.0, 800, 32.0)
+    result = Comparison({16: together}, {"morphnet": curve})
+    assert result.times_faster("morphnet", 16) == pytest.approx(48 / 42)
+    assert result.adapting_times_faster("morphnet", 16) == pytest.approx(1.6)
+
+
+def test_goals_are_adapted_by_the_algorithm_that_is_planned_for_them(tmp_path):
+    shares = shares_of(4)
+    batch = planned(_quick(), shares, tmp_path)
+    algorithms = by_algorithm(batch, shares)
+    assert sorted(share for own in algorithms.values() for share in own) == sorted(shares)
+    assert algorithms.keys() == {edge.algorithm for edge in batch.edges}
 
 
 def test_all_targets_are_among_the_figures():

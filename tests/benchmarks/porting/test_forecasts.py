@@ -25,6 +25,7 @@ def test_intervals_that_always_hold_as_they_say_nothing_miss_the_targets() -> No
     idle = [outcome(0, 1, 0.8), outcome(0, 1, 0.9, fresh=False)]
     figures = figures_of(idle)
     assert (figures["held"], figures["held_fresh"], figures["held_experienced"]) == (1, 1, 1)
+    assert figures["held"] > TARGETS["held"]["max"]
     assert figures["median_width"] > TARGETS["median_width"]["max"]
     assert figures["score"] > TARGETS["score"]["max"]
 

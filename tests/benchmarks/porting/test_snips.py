@@ -66,13 +66,16 @@ def test_padding_tells_nothing():
 
 
 def test_the_loss_is_the_median_over_the_seeds():
-    """Each goal is compared with the source that it comes from."""
+    """Each goal is compared with the source of its seed, trained as long."""
     runs = [
-        Ported(source, {share: Reached(half if share == 0.5 else 60.0, share, 10, {}) for share in SHARES})
+        Ported(
+            50.0, source, {share: Reached(half if share == 0.5 else 60.0, share, 10, {}) for share in SHARES}
+        )
         for source, half in ((81.0, 77.0), (70.0, 69.0), (75.0, 73.0))
     ]
     figures = figures_of(runs)
-    assert figures["exact_match"] == 75.0
+    assert figures["exact_match"] == 50.0
+    assert figures["exact_match_trained_as_long"] == 75.0
     assert figures["exact_match_at_0.5"] == 73.0
     assert figures["exact_match_at_2"] == 60.0
     assert figures["loss_at_half"] == 2.0  # of 4, 1 and 2

@@ -56,7 +56,7 @@ def test_points_are_numbered_on_each_axis():
         "resnet8_FLOP_1_accuracy": 70.0,
         "resnet8_memory_0": 0.5,
         "resnet8_memory_0_accuracy": 75.0,
-        "resnet8_goals": 3,
+        "resnet8_goals_met": 3,
     }
     assert set(SERIES) == {"FLOP", "memory", "latency", "latency-float32"}
 

@@ -1,18 +1,26 @@
-"""The picture in the README, drawn from the tables of `RESULTS.md`.
+"""The picture in the README, drawn from records.
 
-`python -m benchmarks.results_picture` writes `docs/pictures/results.svg`. Nothing is measured here: the left
-panel shows the goals of the section `tradeoffs`, the right one the times of `collective`.
+The left panel shows the goals of `porting.tradeoffs`, the right one the times of `porting.collective`.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import log
-from pathlib import Path
 from typing import Final, TypeAlias
 
-RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-PICTURE: Final = Path(__file__).parents[1] / "docs" / "pictures" / "results.svg"
+from benchmarks.harness.records import REPOSITORY, Record
+
+PICTURE: Final = REPOSITORY / "docs" / "pictures" / "results.svg"
+
+#: Names of lines, and of the figures that they are drawn from.
+_SERIES: Final = {
+    "multiply-adds": "FLOP",
+    "memory, any precision": "memory",
+    "latency": "latency-float32",
+    "latency, any precision": "latency",
+}
+_TOOLS: Final = {"Mistify": "morphnet", "Torch-Pruning": "torch_pruning"}
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 Scale: TypeAlias = Callable[[float], float]
@@ -47,42 +55,47 @@ class Panel:
     lines: Mapping[str, Points]
 
 
-def table(section: str, text: str) -> list[list[str]]:
-    """Return the body cells of the first table in a section of RESULTS.md, row by row."""
-    body = re.split(rf"^## {re.escape(section)}$", text, flags=re.MULTILINE)[1].partition("\n## ")[0]
-    rows = next(part for part in body.split("\n\n") if part.startswith("|")).splitlines()
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
-
-
-def tradeoffs(text: str) -> dict[str, Points]:
+def tradeoffs(figures: Mapping[str, float | None]) -> dict[str, Points]:
     """Return the results of the goals of each axis: (percent of the source's cost, accuracy in percent)."""
-    rows = table("tradeoffs", text)
-    return {
-        axis: [(100 * _number(row[at]), _number(row[at + 1])) for row in rows if row[at + 1]]
-        for axis, at in (
-            ("multiply-adds", 1),
-            ("memory, any precision", 3),
-            ("latency", 5),
-            ("latency, any precision", 7),
-        )
-    }
+    return {name: list(_reached(figures, f"resnet8_{series}")) for name, series in _SERIES.items()}
 
 
-def times(text: str) -> dict[str, Points]:
-    """Return the minutes for numbers of goals at equal accuracy: (goals, minutes), together and singly."""
-    rows = [[_number(cell) for cell in (row[0], *row[4:])] for row in table("collective", text)]
-    factors_of_tools = {"together": [1.0] * len(rows)} | {
-        f"one by one, {tool}": [row[place] for row in rows]
-        for tool, place in (("Mistify", 2), ("Torch-Pruning", 3))
-    }
-    return {
-        name: [(row[0], row[1] * factor / 60) for row, factor in zip(rows, factors, strict=True)]
-        for name, factors in factors_of_tools.items()
-    }
+def times(figures: Mapping[str, float | None]) -> dict[str, Points]:
+    """Return the minutes of adaptation at equal accuracy: (goals, minutes), together and singly."""
+    lines: dict[str, list[tuple[float, float]]] = {"together": [], **{_alone(tool): [] for tool in _TOOLS}}
+    for goals in (4, 16, 64, 128):
+        seconds = figures[f"resnet8_adapting_seconds_at_{goals}"] or 0.0
+        lines["together"].append((goals, seconds / 60))
+        for tool, name in _TOOLS.items():
+            factor = figures[f"resnet8_adapting_over_{name}_at_{goals}"] or 0.0
+            lines[_alone(tool)].append((goals, seconds * factor / 60))
+    return dict(lines)
 
 
-def picture(text: str) -> str:
-    """Return the picture of the tables in a text like RESULTS.md, as SVG."""
+def _alone(tool: str) -> str:
+    return f"one by one, {tool}"
+
+
+def _reached(figures: Mapping[str, float | None], series: str) -> Iterator[tuple[float, float]]:
+    for number in count():
+        share, accuracy = (figures.get(f"{series}_{number}{suffix}") for suffix in ("", "_accuracy"))
+        if share is None or accuracy is None:
+            return
+        yield 100 * share, accuracy
+
+
+def _latest(records: Sequence[Record], benchmark: str) -> Mapping[str, float | None]:
+    """Return the figures of the latest record of ResNet-8."""
+    own = (record for record in records if record.benchmark == benchmark and not record.quick)
+    return [record.figures for record in own if record.network in (None, "resnet8")][-1]
+
+
+def picture(records: Sequence[Record]) -> str:
+    """Return the picture as SVG.
+
+    Args:
+        records: The oldest first.
+    """
     panels = (
         Panel(
             60,
@@ -92,17 +105,17 @@ def picture(text: str) -> str:
             range(30, 91, 10),
             " %",
             (225, 226),
-            tradeoffs(text),
+            tradeoffs(_latest(records, "porting.tradeoffs")),
         ),
         Panel(
             510,
-            "ResNet-8: time to the same accuracy",
+            "ResNet-8: time to adapt, as accurate",
             "goals",
             [(count, str(count)) for count in (4, 8, 16, 32, 64, 128)],
             range(0, 101, 20),
             " min",
             (530, 68),
-            times(text),
+            times(_latest(records, "porting.collective")),
         ),
     )
     head = (
@@ -149,16 +162,3 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = _
 
 def _scale(low: float, high: float, start: float, end: float) -> Scale:
     return lambda value: start + (value - low) / (high - low) * (end - start)
-
-
-def _number(cell: str) -> float:
-    return float(cell.removesuffix("%").replace(",", ""))
-
-
-def main() -> None:
-    """Write the picture."""
-    PICTURE.write_text(picture(RESULTS.read_text()))
-
-
-if __name__ == "__main__":
-    main()
