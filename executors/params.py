@@ -13,6 +13,8 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.plugins import plug_ins
 
+__all__ = ["Params"]
+
 
 class TrainingParams(BaseModel):
     """Settings of training, the same for every algorithm.

@@ -4,15 +4,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mistify.errors import ErrorCode, MistifyError, Problem
+    from mistify.package.manifest import Branch, Manifest, TensorInfo
+    from mistify.package.options import OptionKind
+    from mistify_client.assembly.engine import Engine
     from mistify_client.rpc.porting import PortingClient
     from mistify_client.rpc.tuning import TuningClient
     from mistify_client.runtime.model import PortedModel, load
+    from mistify_client.runtime.options import Option, OptionCosts, OptionScore
+    from mistify_client.runtime.statistics import Statistics
     from mistify_client.tuning.trainer import PackageTrainer, load_trainer, write_weights
 
 __all__ = [
+    "Branch",
+    "Engine",
+    "ErrorCode",
+    "Manifest",
+    "MistifyError",
+    "Option",
+    "OptionCosts",
+    "OptionKind",
+    "OptionScore",
     "PackageTrainer",
     "PortedModel",
     "PortingClient",
+    "Problem",
+    "Statistics",
+    "TensorInfo",
     "TuningClient",
     "load",
     "load_trainer",
@@ -21,17 +39,29 @@ __all__ = [
 
 #: Imported when they are asked for: a command that needs none of them does not wait for their libraries.
 _MODULES = {
-    "PortedModel": "runtime.model",
-    "PortingClient": "rpc.porting",
-    "PackageTrainer": "tuning.trainer",
-    "TuningClient": "rpc.tuning",
-    "load": "runtime.model",
-    "load_trainer": "tuning.trainer",
-    "write_weights": "tuning.trainer",
+    "Branch": "mistify.package.manifest",
+    "Engine": "mistify_client.assembly.engine",
+    "ErrorCode": "mistify.errors",
+    "Manifest": "mistify.package.manifest",
+    "MistifyError": "mistify.errors",
+    "Option": "mistify_client.runtime.options",
+    "OptionCosts": "mistify_client.runtime.options",
+    "OptionKind": "mistify.package.options",
+    "OptionScore": "mistify_client.runtime.options",
+    "PackageTrainer": "mistify_client.tuning.trainer",
+    "PortedModel": "mistify_client.runtime.model",
+    "PortingClient": "mistify_client.rpc.porting",
+    "Problem": "mistify.errors",
+    "Statistics": "mistify_client.runtime.statistics",
+    "TensorInfo": "mistify.package.manifest",
+    "TuningClient": "mistify_client.rpc.tuning",
+    "load": "mistify_client.runtime.model",
+    "load_trainer": "mistify_client.tuning.trainer",
+    "write_weights": "mistify_client.tuning.trainer",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(_MODULES[name]), name)

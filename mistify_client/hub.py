@@ -30,6 +30,8 @@ from mistify_client.porting.submission import attach
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.runtime import model
 
+__all__ = ["intercept", "load"]
+
 logger = logging.getLogger(__name__)
 
 

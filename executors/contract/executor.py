@@ -19,6 +19,8 @@ from mistify.costs.profiles import Profile
 from mistify.errors import ErrorCode, MistifyError
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
+__all__ = ["AdaptationExecutor", "Aptitude", "Assignment", "StuckError"]
+
 ENTRY_POINTS: Final = "mistify.executors"
 
 _log = logging.getLogger(__name__)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from executors.structure.blocks import Block
 
+__all__ = ["PackageParts"]
+
 
 @dataclass(frozen=True)
 class PackageParts:

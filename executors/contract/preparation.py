@@ -1,5 +1,7 @@
 """The progress of preparations as algorithms report it, with the finished parts."""
 
+__all__ = ["PreparationProgress"]
+
 
 class PreparationProgress:
     """The progress of `AdaptationExecutor.prepare`, and the parts of it that are done.

@@ -22,6 +22,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify.plugins import load_class, plug_ins
 
+__all__ = ["OutputKind", "OutputLoss", "OutputMetric"]
+
 
 class OutputKind(StrEnum):
     """A kind of output: one of several classes, yes or no, figures, or figures that belong together.

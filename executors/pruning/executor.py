@@ -18,6 +18,8 @@ from executors.timing import activity
 from executors.training.trainer import Trainer, constant
 from mistify.costs.budget import Costs, share_left
 
+__all__ = ["IterativePruningExecutor"]
+
 #: Rebuilding a network and tracing it takes the time of so many multiply-adds of training for each of its
 #: layers: 2.7 s for a ResNet-8, at 50 thousand million a second.
 _BUILDING: Final = 4e9

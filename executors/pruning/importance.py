@@ -5,6 +5,8 @@ import numpy.typing as npt
 
 from executors.structure import Keep, Structure
 
+__all__ = ["importances"]
+
 Array = npt.NDArray[np.float64]
 
 

@@ -17,6 +17,8 @@ from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded, share_left
 
+__all__ = ["SearchExecutor"]
+
 #: The depth that suits a share of a network's costs, as a power of it: of the networks that are best at each
 #: size those with twice the multiply-adds are 1.2 times as deep (Tan and Le, 2019: compound scaling).
 _DEPTH: Final = log2(1.2)

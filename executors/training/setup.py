@@ -10,6 +10,8 @@ from executors.params import TrainingParams
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
 
+__all__ = ["TrainingSetup"]
+
 
 @dataclass(frozen=True)
 class TrainingSetup:

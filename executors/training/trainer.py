@@ -19,6 +19,8 @@ from executors.training.objective import Parts, SupervisedObjective, TrainingObj
 from executors.training.optimizers import ADAM, highest_rate, make_optimizer, optimizer_of
 from executors.training.setup import TrainingSetup
 
+__all__ = ["Trainer", "constant", "cosine"]
+
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
 

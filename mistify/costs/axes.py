@@ -31,6 +31,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import BYTES, COUNT, TIME, Quantity, QuantityKind
 from mistify.plugins import UnusablePlugInError, load_plug_in, plug_ins
 
+__all__ = ["Axis", "Condition", "costs_of"]
+
 ENTRY_POINTS: Final = "mistify.metrics"
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from mistify.costs.quantization import Quantization
 
+__all__ = ["exceeded", "meets"]
+
 FLOPS = "flops"
 PARAMS = "params"
 MEMORY = "memory_bytes"

@@ -12,6 +12,8 @@ from itertools import chain
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.costs.quantization import Quantization, Storage
 
+__all__ = ["LayerCost", "NetworkCost"]
+
 FLOAT_BYTES = 4
 
 _WEIGHTED = frozenset({OperatorKind.CONVOLUTION, OperatorKind.DEPTHWISE, OperatorKind.DENSE})

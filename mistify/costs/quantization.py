@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+__all__ = ["Quantization"]
+
 
 @dataclass(frozen=True)
 class Storage:

@@ -15,6 +15,8 @@ from types import MappingProxyType
 
 from mistify.parsing.validation import InvalidValue
 
+__all__ = ["BYTES", "COUNT", "PLAIN", "TIME", "QuantityKind", "measured_in"]
+
 _LITERAL = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*([^\s0-9.]*)\s*")
 _UNIT = re.compile(r"[^\W\d_][^\s0-9.]{0,15}|%")
 _LONGEST = 400

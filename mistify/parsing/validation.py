@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails, InitErrorDetails
 
 from mistify.errors import Problem
 
+__all__ = ["Settings"]
+
 #: The keys and indices that lead to a value.
 Keys: TypeAlias = tuple[str | int, ...]
 

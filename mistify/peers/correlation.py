@@ -14,6 +14,8 @@ from mistify.parsing.validation import problems_of
 from mistify.peers.hints import Hints
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
+__all__ = ["Correlation"]
+
 ENTRY_POINTS: Final = "mistify.correlations"
 
 

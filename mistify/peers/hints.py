@@ -9,6 +9,8 @@ from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 
+__all__ = ["Hints", "Location"]
+
 #: How far the shares of a label histogram may sum from 1.
 _SUM_TOLERANCE = 1e-3
 

@@ -23,6 +23,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import lock
 from mistify.files.writing import sync_file, sync_path
 
+__all__ = ["PrivacyLedger"]
+
 #: Epsilons are counted in billionths.
 _UNIT: Final = 10**9
 

@@ -20,6 +20,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.privacy.discrete_laplace import Integers, RandomBytes, discrete_laplace
 from mistify_client.privacy.ledger import PrivacyLedger
 
+__all__ = ["Mechanism", "Unit", "privatize", "randomized_response"]
+
 #: The number of steps of the grid between the bounds.
 LEVELS: Final = 2**12
 

@@ -33,6 +33,8 @@ from mistify_client.files import damage_reported
 from mistify_client.origin import ORIGIN
 from mistify_client.runtime.switchboard import Switchboard
 
+__all__ = ["current", "install", "previous", "roll_back"]
+
 _VERSIONS: Final = "versions"
 _CURRENT: Final = "current"
 _PREVIOUS: Final = "previous"

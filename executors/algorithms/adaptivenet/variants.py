@@ -16,6 +16,8 @@ from executors.structure.graph import Graph, Shape
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
+__all__ = ["VariantMaker"]
+
 #: Blocks in a row that are shrunk together: the more, the more of the channels between blocks can go.
 _TOGETHER: Final = (2, 3)
 

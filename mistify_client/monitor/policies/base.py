@@ -18,6 +18,8 @@ from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.options import Option, OptionCosts, OptionScore
 
+__all__ = ["Decision", "Policy", "Situation"]
+
 ENTRY_POINTS = "mistify.policies"
 DEFAULT = "predictive"
 

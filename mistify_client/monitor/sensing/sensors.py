@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
+__all__ = ["SensorReading"]
+
 #: Part of the optional group `monitor`. None if it is not installed: then nothing is known of the device.
 psutil: Any = None
 with suppress(ImportError):

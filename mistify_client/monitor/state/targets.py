@@ -15,6 +15,8 @@ from mistify.parsing.quantities import Quantity, format_bytes, format_time, pars
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify_client.monitor.state.state import stamp
 
+__all__ = ["Targets"]
+
 
 def _absolute(quantity: Quantity, raw: object, example: str) -> float:
     if quantity.relative:
