@@ -10,12 +10,16 @@ An app then runs one inference after the other, under the monitor, a process of 
 interval of 250 ms. All at once the device becomes slow: every inference runs four times instead of once, as
 if the processor were clocked down. The most accurate subnet then takes twice the target, and the fastest ones
 less than it. Blocks are loaded no slower than before. Repeated, the change at any time of an interval;
-medians, and the worst.
+medians, and the worst. Before the change the most accurate subnet runs as one network; the next one runs as
+its blocks until these have been stitched.
 
 - `recovery_ms`: from the change to the end of the first inference that keeps the target, and with it the
   median of the next ones: at most two intervals and 100 ms;
 - `switch_ms`: of these, from the monitor's last decision: first ends the inference that runs, then blocks are
   loaded while the old subnet still runs.
+
+`prediction_error` is the difference between the latency that `mistify adapt` expects of a subnet and the one
+that it has once it is stitched, as a share of the latter: the median of the pool.
 
 `memory_ratio` is the peak memory of `mistify adapt` for a network of 40 MB, over that of loading its largest
 subnet and running it once: each in a process of its own, less the memory of a process that does neither.
@@ -28,6 +32,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -42,9 +47,15 @@ from benchmarks.harness.monitoring import monitored
 from benchmarks.harness.run import Figures, Target, run
 from mistify.package.opened import Package
 from mistify.parsing.quantities import parse_time
+from mistify.profiling.measuring import best_ms
+from mistify.wording import counted
+from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.paging import Blocks, PagedNetwork
+from mistify_client.assembly.stitched_networks import STITCHED
+from mistify_client.assembly.stitching_process import StitchingProcess
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import Run, Shapes
+from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.options import options_of
@@ -70,11 +81,21 @@ TARGETS: Final[dict[str, Target]] = {
     },
     "switch_ms": {"what": "of these the switch, median, ms", "max": 100},
     "switch_ms_worst": {"what": "of these the switch, longest of 30, ms", "max": 100},
+    **{
+        f"prediction_error_{threads}": {
+            "what": f"latency that `adapt` expects of a stitched subnet, {threads.replace('_', ' ')}: error",
+            "max": 0.1,
+        }
+        for threads in ("1_thread", "2_threads")
+    },
     "memory_ratio": {"what": "memory of `adapt` over that of the largest subnet", "max": 1.5},
 }
 
 _ROUNDS: Final = 30
 _QUICK_ROUNDS: Final = 3
+
+#: Seconds in which the latency of a stitched subnet is measured.
+_LATENCY_SECONDS: Final = 1.0
 
 #: Inferences by which the usual latency is measured, and those that show that a device has recovered.
 _USUAL: Final = 200
@@ -133,11 +154,13 @@ def measure(options: Namespace) -> Figures:
         lines = [f"{entry.latency_ms / pool.original_ms:.2f}x {entry.accuracy:.2f}" for entry in pool.entries]
         Console().print("pool, latency and agreement: " + ", ".join(lines))
         updates = _updates(package, data, _QUICK_ROUNDS if options.quick else _ROUNDS)
+        errors = [_prediction_error(package, data, threads) for threads in (1, 2)]
     with TemporaryDirectory() as name:
         package = Path(name) / "package"
         data = write_package(package, _LARGE, _LARGE_IMAGES)
         ratio = _memory_ratio(package, data, 1 if options.quick else 3)
-    return {**updates, "memory_ratio": ratio}
+    names = ("prediction_error_1_thread", "prediction_error_2_threads")
+    return {**updates, **dict(zip(names, errors, strict=True)), "memory_ratio": ratio}
 
 
 def update_of(
@@ -174,6 +197,11 @@ class SlowableSubnets:
         self.manifest, self.threads = subnets.manifest, subnets.threads
         self.running, self.warm_up = subnets.running, subnets.warm_up
         self._subnets = subnets
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one network runs, rather than several blocks."""
+        return self._subnets.is_whole
 
     @property
     def shapes(self) -> Shapes | None:
@@ -259,7 +287,7 @@ def _update(app: _App, package: Path, phase_ms: float) -> Update:
     """
     app.subnets.times = 1
     app.model.switch(app.best)
-    app.infer_until(lambda inferences: app.model.running == app.best)
+    app.infer_until(lambda inferences: app.model.running == app.best and app.subnets.is_whole)
     target_ms = _TARGET * median(app.infer().latency_ms for _ in range(_USUAL))
     config = package.parent / "monitor.toml"
     config.write_text(_MONITOR.format(interval=_INTERVAL_MS, target=target_ms))
@@ -281,6 +309,31 @@ def _decisions(log: Path) -> Iterator[float]:
         entry = json.loads(line)
         if entry["event"] == "switch":
             yield datetime.fromisoformat(entry["time"]).timestamp()
+
+
+def _prediction_error(package: Path, data: Path, threads: int) -> float:
+    """Return how far the latencies of a pool are from those of its stitched subnets, as a share of these."""
+    pool = adapt(package, data, parse_time("1x"), threads=threads).pool
+    errors = []
+    for entry in pool.entries:
+        measured_ms = _stitched_ms(package, entry.files, threads)
+        errors.append(abs(entry.latency_ms / measured_ms - 1))
+        Console().print(
+            f"{counted(threads, 'thread')}: {counted(len(entry.files), 'block')}, expected "
+            f"{entry.latency_ms:.3f} ms, measured {measured_ms:.3f} ms"
+        )
+    return median(errors)
+
+
+def _stitched_ms(package: Path, files: Sequence[str], threads: int) -> float:
+    """Return the latency of a subnet in one network, in milliseconds."""
+    opened, chosen = Package.open(package), ChosenBlocks(files=tuple(files))
+    with TemporaryDirectory() as state:
+        blocks = Blocks.of(opened, Path(state))
+        if len(files) > 1 and (problem := StitchingProcess().stitch(package, Path(state) / STITCHED, files)):
+            raise RuntimeError(problem)
+        example = zeros(opened.manifest.inputs)
+        return best_ms(lambda: partial(PagedNetwork(blocks, chosen, threads), example), _LATENCY_SECONDS)
 
 
 def _memory_ratio(package: Path, data: Path, rounds: int) -> float:

@@ -64,6 +64,11 @@ class PagedSubnets:
         """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
         return self._shapes
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the subnet that runs is one network by now, rather than several blocks."""
+        return self._network.is_whole
+
     def running(self, wanted: int) -> int:
         """Return the place of the subnet whose blocks are in memory, whichever is wanted."""
         return self._subnets.index(self._network.running)

@@ -12,6 +12,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
+from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_time
 from mistify.wording import counted
@@ -126,7 +127,9 @@ def adapt(
             examples=len(examples),
             data=str(data.resolve()),
             strategy=strategy,
-            entries=best_entries(candidates, scorer.figure, candidates[0], supplied.table.engine),
+            entries=best_entries(
+                _without_copy(candidates, space), scorer.figure, candidates[0], supplied.table.engine
+            ),
         )
         pool = install_pool(package, pool, expected=version.directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
@@ -237,6 +240,15 @@ def _found_before(
                 for subnet, score in zip(new, scores, strict=True)
             ]
     return []
+
+
+def _without_copy(candidates: Sequence[Candidate], space: SubnetSpace) -> list[Candidate]:
+    """Leave out the blocks that the shipped network is made of, if that has been scored itself.
+
+    Stitched they take as long, so that chance would choose; and the shipped network need not be stitched.
+    """
+    shipped = any(block.file == NETWORK for one in candidates for block in one.subnet)
+    return [one for one in candidates if not (shipped and one.subnet == space.served)]
 
 
 def _check_reachable(space: SubnetSpace, table: LatencyTable, latency: Quantity, budget_ms: float) -> None:

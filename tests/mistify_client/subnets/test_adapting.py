@@ -131,6 +131,17 @@ def test_the_network_that_was_shipped_stays_unless_a_subnet_is_faster_or_better(
     np.testing.assert_array_equal(model(elastic_stores.digits()[0][:20]), expected)
 
 
+def test_the_blocks_that_the_shipped_network_is_made_of_do_not_run_in_its_place(package, unlabelled):
+    """Stitched they take as long, so that chance would choose between the two."""
+    original = tuple(block.file for block in space_of(package).original)
+    store = elastic_stores.BlockStore.load(package).model_copy(update={"served": original})
+    (package / BLOCKS).write_text(store.model_dump_json())
+    result = adapted(package, unlabelled, "1x")
+    files = [entry.files for entry in result.pool.entries]
+    assert (NETWORK,) in files
+    assert original not in files
+
+
 def test_a_damaged_block_that_no_server_has_is_left_out(package, unlabelled):
     (package / "block-3-merge2.tflite").write_bytes(b"damaged")
     lines = []
