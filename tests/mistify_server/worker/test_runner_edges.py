@@ -334,7 +334,7 @@ def test_networks_are_trained_for_their_packages_also_where_goals_are_not_tuned(
     def package_model(*_: Any, training_steps: int, **__: Any) -> None:
         raise LookupError(training_steps)
 
-    monkeypatch.setattr("mistify_server.worker.runner.package_model", package_model)
+    monkeypatch.setattr("mistify_server.worker.package_tasks.package_model", package_model)
     runner, quantization = tree.runner(), QuantizationConfig.model_validate("int8-qat")
     task = PackageTask(
         recipe=taught(tree.root.teacher, algorithm=algorithm),
