@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.config.data.metric import Metric
+from mistify.errors import MistifyError
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
 from mistify_client.assembly.pool import SubnetPool
@@ -140,7 +141,7 @@ class Foreground:
 
         Raises:
             MistifyError: Another version has become current, or the package was replaced, and the new
-                manifest cannot be read.
+                manifest cannot be read; NOT_FOUND, the policy chose no option of the package.
         """
         version = self._version = self._current(now)
         reading = self._sensor()
@@ -165,7 +166,7 @@ class Foreground:
         decision = self._policy.decide(situation)
         if decision.option != situation.option:
             # Set by generation: if another version has become current meanwhile, its option stays as it is.
-            self._switchboard.switch_in(version.generation, version.options.place_of(decision.option))
+            self._switchboard.switch_in(version.generation, _place_of(decision, version.options))
             version.since = now
         fixed_ms = self._fixed.fixed_ms
         return IntervalOutcome(
@@ -204,6 +205,14 @@ class Foreground:
     def _read(self, version: Package, generation: int) -> "_Choices":
         options = options_of(version, self._state)
         return _Choices(version.manifest, expected_on(self._hardware, options, version.manifest))
+
+
+def _place_of(decision: Decision, options: PackageOptions) -> int:
+    try:
+        return options.place_of(decision.option)
+    except MistifyError as error:
+        message = f'the policy chose "{decision.option}"; {error.message}'
+        raise MistifyError(error.code, message) from error
 
 
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:

@@ -6,7 +6,10 @@ from itertools import pairwise
 import pytest
 
 from mistify.config.data.metric import Metric
+from mistify.errors import MistifyError
+from mistify.parsing.validation import Settings
 from mistify_client.monitor.foreground import Foreground
+from mistify_client.monitor.policies.base import Decision, Policy
 from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
@@ -334,3 +337,22 @@ def test_dwells(device):
     assert len(ups) > 10
     for earlier, later in ups:
         assert later.situation.now - earlier.situation.now >= DWELL
+
+
+class Astray(Policy):
+    """A policy that chooses an option that there is not."""
+
+    params_class = Settings
+
+    def __init__(self, params):
+        self._params = params
+
+    def decide(self, situation):
+        return Decision("branch-9", True, "why")
+
+
+def test_a_policy_that_chooses_no_option_of_the_package_is_reported_and_changes_nothing(device):
+    astray = device(policy=Astray(Settings()))
+    with pytest.raises(MistifyError, match=r'the policy chose "branch-9".*branch-0, branch-1 and branch-2'):
+        astray.run(1)
+    assert astray.branch == 1
