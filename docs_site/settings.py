@@ -16,7 +16,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from typer.models import OptionInfo
 
-from executors.params import BUILT_IN, Params
+from executors.contract.algorithm import built_in
+from executors.contract.params import Params
 from mistify.config.porting import PortingConfig
 from mistify.costs.axes import known_axes
 from mistify.parsing.quantities import format_time
@@ -80,11 +81,11 @@ def sections() -> Iterator[Section]:
         "`algorithm.config` of every [algorithm](config.md#algorithms).",
         tuple(settings_of(Params)),
     )
-    for name, params in BUILT_IN.items():
+    for name, algorithm in built_in().items():
         yield Section(
             f"Algorithm {name}",
             f'Additional keys of `algorithm.config` if `algorithm.name` is "{name}".',
-            tuple(_own(params, Params)),
+            tuple(_own(algorithm.params, Params)),
         )
     yield Section(
         "The monitor",

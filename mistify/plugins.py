@@ -89,4 +89,21 @@ def load_class(point: EntryPoint, base: type[T]) -> type[T]:
     loaded = load_plug_in(point)
     if isinstance(loaded, type) and issubclass(loaded, base):
         return loaded
-    raise UnusablePlugInError(f"{point.value}: is {loaded!r}, no {base.__module__}.{base.__qualname__}")
+    raise _unexpected(point, loaded, base)
+
+
+def load_instance(point: EntryPoint, expected: type[T]) -> T:
+    """Return the object of a class that an entry point names.
+
+    Raises:
+        UnusablePlugInError: It cannot be imported, or is no object of the class.
+    """
+    loaded = load_plug_in(point)
+    if isinstance(loaded, expected):
+        return loaded
+    raise _unexpected(point, loaded, expected)
+
+
+def _unexpected(point: EntryPoint, loaded: object, expected: type) -> UnusablePlugInError:
+    name = f"{expected.__module__}.{expected.__qualname__}"
+    return UnusablePlugInError(f"{point.value}: is {loaded!r}, no {name}")

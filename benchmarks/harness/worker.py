@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import keras
 
 from executors.data import Dataset
-from executors.params import LEAST_CUT
+from executors.pruning.params import LEAST_CUT
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.config.package.quantization import QuantizationConfig

@@ -27,10 +27,10 @@ from rich.table import Table
 from benchmarks.harness.run import Figures, Target, median_seconds, run, seconds
 from benchmarks.tuning.step import resnet8
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import analyse
 from executors.training import objective
 from executors.training.evaluation import call
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant
 

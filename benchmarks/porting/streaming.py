@@ -41,7 +41,7 @@ from benchmarks.harness.run import (
     seeds_of,
 )
 from benchmarks.harness.worker import FILES, TEST, TRAIN, resnet8
-from executors.params import Params
+from executors.contract.params import Params
 from mistify.jobs.job import GoalState, Job
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient

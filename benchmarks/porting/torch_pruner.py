@@ -31,8 +31,8 @@ from benchmarks.porting.torch_resnet8 import (
     tensors,
     translated,
 )
+from executors.contract.params import Params
 from executors.data import Array, Dataset
-from executors.params import Params
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import constant, cosine

@@ -7,8 +7,10 @@ from typing import Final
 
 import keras
 
-from executors.contract.executor import AdaptationExecutor, Assignment, StuckError
-from executors.params import IterativePruningParams, Params
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor, StuckError
+from executors.contract.params import Params
+from executors.pruning.params import IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.refitting import Original, refit
 from executors.pruning.state import PruningState
@@ -32,8 +34,6 @@ class PruningExecutor(AdaptationExecutor):
     """An executor that masks the units which it cuts, and continues from one edge of a path to the next."""
 
     def __init__(self, params: Params) -> None:
-        if not isinstance(params, self.params_class):
-            raise TypeError(f"params are {type(params).__name__}; expected {self.params_class.__name__}")
         self._params = params
         self._current: PruningState | None = None
         self._delivered: keras.Model | None = None
@@ -61,7 +61,7 @@ class PruningExecutor(AdaptationExecutor):
     @property
     def _state(self) -> PruningState:
         if self._current is None:
-            raise RuntimeError(f"{self.name} has no network yet; call init first")
+            raise RuntimeError("the executor has no network yet; call init first")
         return self._current
 
     def _state_of(self, assignment: Assignment) -> PruningState:
@@ -84,13 +84,6 @@ class IterativePruningExecutor(PruningExecutor):
     """
 
     _params: IterativePruningParams
-
-    @classmethod
-    def adapting_steps(cls, params: Params, distance: float) -> int:
-        """Return the training steps before the cuts that are planned."""
-        if not isinstance(params, IterativePruningParams):
-            raise TypeError(f"params are {type(params).__name__}; expected {cls.params_class.__name__}")
-        return params.planned_cuts(distance) * params.steps_of_cut
 
     def iterate(self) -> int:
         """Train for an even part of the edge's steps, then cut towards the next share of the way."""

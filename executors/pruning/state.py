@@ -8,7 +8,7 @@ from typing import Final
 import keras
 import numpy as np
 
-from executors.contract.executor import Assignment
+from executors.contract.assignment import Assignment
 from executors.pruning.importance import importances
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Array, Compensation, Moments

@@ -10,7 +10,7 @@ from executors.structure import ChannelGroup, Role, Structure
 
 
 class StructureLoss:
-    """The structure losses of all groups: `sum_g strength_g * sum_u |gamma_u|` (paper 4.2, MorphNet).
+    """The structure losses of all groups: `sum_g strength_g * sum_u |gamma_u|` (paper 4.2).
 
     For a group that passes through batch norms, it is the L1 norm of their scales; otherwise a group lasso
     over the weights that make each unit. Strengths can change without a new trace.

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import keras
 
-from executors.contract.executor import Assignment
+from executors.contract.assignment import Assignment
 from executors.pruning.allocation import Allocation, AllocationTerms, Weights, allocate, allocations
 from executors.pruning.state import PruningState
 from executors.search.inheritance import Inheritance

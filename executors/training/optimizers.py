@@ -4,8 +4,8 @@ from typing import Final
 
 import keras
 
-from executors.params import TrainingParams
 from executors.structure.keras_internals import all_layers
+from executors.training.params import TrainingParams
 
 layers = keras.layers
 

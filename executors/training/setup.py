@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import keras
 
 from executors.data import Array, Dataset
-from executors.params import TrainingParams
+from executors.training.params import TrainingParams
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
 

@@ -87,12 +87,12 @@ class AlgorithmConfig(Settings):
     """
 
     name: Annotated[Text, AfterValidator(str.lower)] = Field(
-        default=AUTO, description="the name of an algorithm", examples=["morphnet"]
+        default=AUTO, description="the name of an algorithm", examples=[AUTO]
     )
     config: dict[str, object] = Field(
         default_factory=dict,
         description="an object with the algorithm's settings",
-        examples=[{"threshold": 0.1}],
+        examples=[{"tune_steps": 300}],
     )
 
     @model_validator(mode="before")

@@ -17,7 +17,7 @@ def blocks_of(package: Package) -> BlockStore:
         raise MistifyError(
             ErrorCode.NOT_FOUND,
             f"the package {package.directory} has no blocks to make other networks from{note}; "
-            "packages made by the algorithm adaptivenet can have some",
+            'algorithms that make blocks put them into a package with "blocks": true',
         )
     return package.blocks
 

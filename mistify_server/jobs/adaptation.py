@@ -161,8 +161,8 @@ class CollectiveAdaptation:
     def _waits(self, node: NodePlan) -> bool:
         """Check whether the algorithm of a node has still to prepare."""
         estimates = self._plan.estimates
-        candidate = estimates.candidates.get(node.algorithm) if estimates else None
-        return candidate is not None and candidate.prepares and node.algorithm not in self._preparations
+        profile = estimates.profiles.get(node.algorithm) if estimates else None
+        return profile is not None and profile.prepares and node.algorithm not in self._preparations
 
     async def _prepare(self, algorithm: str, root: SourceResult) -> None:
         result = await self._run(prepare_task(self._plan, algorithm, root), ())

@@ -19,7 +19,7 @@ class Case(Message):
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
         steps: Training steps.
-        shared_steps: See `executors.contract.executor.AdaptationExecutor.shared_steps`.
+        shared_steps: See `executors.contract.profile.AlgorithmProfile`.
     """
 
     subject: str

@@ -6,8 +6,10 @@ from functools import partial
 
 import keras
 
-from executors.contract.executor import AdaptationExecutor, Assignment, executor_class
-from executors.params import Params
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor
+from executors.contract.params import Params
+from executors.contract.registry import executor_class
 from executors.structure import analyse, copied
 from executors.training.setup import TrainingSetup
 from mistify.config.data.targets import Target

@@ -2,9 +2,9 @@
 
 import keras
 
-from executors.contract.executor import executor_class
+from executors.contract.params import Params
+from executors.contract.registry import executor_class
 from executors.data import Dataset, HeldOut
-from executors.params import Params
 from executors.sources.contract import SourceModel
 from executors.structure import analyse
 from executors.timing import activity

@@ -1,7 +1,7 @@
 """Settings of algorithms, parsed from the plain values of tasks."""
 
-from executors.contract.executor import executor_class, executor_classes
-from executors.params import Params, parse_params
+from executors.contract.params import Params, parse_params
+from executors.contract.registry import algorithm, algorithms
 from mistify.config.porting import AUTO
 from mistify_server.tasks.recipe import Recipe
 
@@ -12,9 +12,9 @@ def params_of(recipe: Recipe) -> Params:
     Raises:
         MistifyError: INVALID_CONFIG with all problems, by their places in the config.
     """
-    params_class = Params if recipe.algorithm == AUTO else executor_class(recipe.algorithm).params_class
+    params_class = Params if recipe.algorithm == AUTO else algorithm(recipe.algorithm).params
     return parse_params(params_class, recipe.settings, _params_classes)
 
 
 def _params_classes() -> dict[str, type[Params]]:
-    return {name: executor.params_class for name, executor in executor_classes().items()}
+    return {name: known.params for name, known in algorithms().items()}

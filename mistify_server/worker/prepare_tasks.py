@@ -12,10 +12,11 @@ from typing import Final
 import keras
 import numpy as np
 
-from executors.contract.executor import Assignment, executor_class
+from executors.contract.assignment import Assignment
+from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
+from executors.contract.registry import algorithm, executor_class
 from executors.data import Array
-from executors.params import Params
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import depend_on_hardware
@@ -142,7 +143,7 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
 def _essential(task: PrepareTask, params: Params) -> PrepareTask:
     """Return a task with only the settings, limits and hardware that its result depends on."""
     recipe = task.recipe
-    settings, least = executor_class(recipe.algorithm).prepares_from(params, task.least)
+    settings, least = algorithm(recipe.algorithm).prepared_from(params, task.least)
     hardware = {name: profile for name, profile in recipe.hardware.items() if depend_on_hardware(least, name)}
     essential = recipe.model_copy(update={"settings": dict(settings), "hardware": hardware})
     return task.model_copy(update={"recipe": essential, "least": dict(least)})

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import keras
 
-from executors.params import Params
+from executors.contract.params import Params
 from executors.sources.keras.scaling import scaled
 from executors.structure import analyse
 from executors.structure.signature import signature_of

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from executors.contract.params import Params
 from executors.data import Array, Dataset
 from executors.outputs.objectives import objectives_of, predictions, with_unlabelled
-from executors.params import Params
 from executors.structure.signature import signature_of
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation

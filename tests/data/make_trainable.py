@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.params import TrainingParams
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric

@@ -15,11 +15,14 @@ REFERENCE = ("docs/reference/client.md", "docs/reference/extensions.md")
 #: Modules that apps, scripts and plug-ins may import. All others may change with any version.
 PUBLIC = (
     "executors.algorithms.adaptivenet.variants",
+    "executors.contract.algorithm",
+    "executors.contract.assignment",
     "executors.contract.executor",
+    "executors.contract.params",
     "executors.contract.parts",
     "executors.contract.preparation",
+    "executors.contract.profile",
     "executors.outputs.plugged_in",
-    "executors.params",
     "executors.pruning.executor",
     "executors.pruning.importance",
     "executors.search.executor",

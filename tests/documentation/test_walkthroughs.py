@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from executors.contract.executor import executor_class
+from executors.contract.registry import algorithm
 from executors.outputs.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.data.metric import Metric
 from mistify.config.reading import parse_batch
@@ -175,7 +175,7 @@ def test_each_plug_in_is_found_and_does_what_the_page_says(
     plug_ins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(plug_ins)
-    assert executor_class("smallest_norm").params_class().steps == 50
+    assert algorithm("smallest_norm").params().steps == 50
     worst = plugged_in(Metric("worst_class"))
     scores = np.eye(3)[[0, 0, 1, 2]]
     assert worst.score(scores, np.array([0, 0, 1, 1])) == 0.5

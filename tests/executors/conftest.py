@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.params import TrainingParams
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 
 layers = keras.layers

@@ -1,30 +1,24 @@
 """AdaptiveNet on the server: a supernet for all goals, with a subnet for each of them (AdaptiveNet 4)."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import keras
 
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.parts import no_parts, supernet_parts
 from executors.algorithms.adaptivenet.selection import Subnets
-from executors.algorithms.adaptivenet.supernet import Supernet, replaceable
+from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.algorithms.adaptivenet.training import SupernetTraining
 from executors.algorithms.baselines.uniform import UniformExecutor
-from executors.contract.executor import Assignment
+from executors.contract.assignment import Assignment
+from executors.contract.params import Params
 from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
-from executors.params import AdaptiveNetParams, Params
 from executors.pruning.state import PruningState
 from executors.structure import Structure, analyse
 from executors.timing import activity
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Budget, exceeded
-
-#: Settings that the supernet does not depend on.
-_OF_EDGES: Final = {
-    "adapt_steps", "blocks", "cuts", "max_steps", "schedule_interval", "source_steps", "tune_steps",
-}  # fmt: skip
+from mistify.costs.budget import exceeded
 
 
 class AdaptiveNetExecutor(UniformExecutor):
@@ -34,8 +28,6 @@ class AdaptiveNetExecutor(UniformExecutor):
     those that share layers with others, are cut directly.
     """
 
-    name = "adaptivenet"
-    params_class = AdaptiveNetParams
     _params: AdaptiveNetParams
 
     def __init__(self, params: Params) -> None:
@@ -48,27 +40,6 @@ class AdaptiveNetExecutor(UniformExecutor):
     def calibrated(self) -> bool:
         """Check whether the network is exactly a subnet, so that it computes what its blocks do."""
         return self._calibrated
-
-    @classmethod
-    def prepares(cls, params: Params, source: Structure) -> bool:
-        """Return whether the source has blocks that may be replaced."""
-        return bool(replaceable(source, _of_supernet(params).largest))
-
-    @classmethod
-    def prepares_from(cls, params: Params, least: Budget) -> tuple[Mapping[str, object], Budget]:
-        """Return the settings of the supernet and of training: the limits do not change it."""
-        return params.model_dump(mode="json", exclude=_OF_EDGES), {}
-
-    @classmethod
-    def adapting_steps(cls, params: Params, distance: float) -> int:
-        """Return no steps: the supernet is trained once for all edges."""
-        return 0
-
-    @classmethod
-    def preparing_steps(cls, params: Params, distance: float) -> int:
-        """Return the steps of both stages of the supernet's training."""
-        own = _of_supernet(params)
-        return own.distil_steps + own.path_steps
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Train the supernet of the source; do nothing if none of its blocks can be replaced."""
@@ -119,12 +90,6 @@ class AdaptiveNetExecutor(UniformExecutor):
                 Subnets(*Supernet.loaded(content, assignment.source, self._params.largest)),
             )
         return self._loaded[1]
-
-
-def _of_supernet(params: Params) -> AdaptiveNetParams:
-    if not isinstance(params, AdaptiveNetParams):
-        raise TypeError(f"params are {type(params).__name__}; expected {AdaptiveNetParams.__name__}")
-    return params
 
 
 def _keeps_network(assignment: Assignment) -> bool:

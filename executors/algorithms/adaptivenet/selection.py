@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from executors.algorithms.adaptivenet.space import Subnet
 from executors.algorithms.adaptivenet.supernet import Supernet
-from executors.contract.executor import Assignment
+from executors.contract.assignment import Assignment
 from executors.outputs.objectives import objectives_of, predictions
 from executors.structure import analyse, model_of
 from executors.training.evaluation import Evaluation

@@ -12,11 +12,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.space import Place, Subnet, SupernetSpace
 from executors.algorithms.adaptivenet.variants import Kind, UnfitVariantError, kinds
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
-from executors.params import AdaptiveNetParams
 from executors.structure import Structure, analyse, in_parallel, in_series, model_of, segments
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names

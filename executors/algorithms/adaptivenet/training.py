@@ -10,14 +10,14 @@ import keras
 import numpy as np
 
 from executors.algorithms.adaptivenet.block_distillation import BlockDistillation
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.sampling import PathSampler
 from executors.algorithms.adaptivenet.selection import Scorer
 from executors.algorithms.adaptivenet.single_path import SinglePathObjective
 from executors.algorithms.adaptivenet.supernet import Supernet
-from executors.contract.executor import Assignment
+from executors.contract.assignment import Assignment
 from executors.contract.preparation import PreparationProgress
 from executors.data import Dataset
-from executors.params import AdaptiveNetParams
 from executors.structure import Structure, model_of
 from executors.training.evaluation import Evaluation
 from executors.training.objective import TrainingObjective

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from executors.algorithms.adaptivenet.params import VARIANTS, AdaptiveNetParams
 from executors.data import Dataset
-from executors.params import VARIANTS, AdaptiveNetParams
 from executors.pruning.importance import importances
 from executors.pruning.refitting import Original, refit
 from executors.structure import Structure, UnsupportedLayerError, analyse, in_series, model_of, narrow

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from executors.params import RandomSearchParams
+from executors.algorithms.baselines.params import RandomSearchParams
 from executors.search import Genes
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
 
@@ -11,8 +11,6 @@ from executors.search.executor import CutSearch, Fitted, SearchExecutor
 class RandomSearchExecutor(SearchExecutor):
     """The best of some random architectures, with the weights that they inherit."""
 
-    name = "random"
-    params_class = RandomSearchParams
     _params: RandomSearchParams
 
     @property

@@ -2,16 +2,12 @@
 
 from collections.abc import Sequence
 
-from executors.params import IterativePruningParams
 from executors.search import Genes
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
 
 
 class UniformExecutor(SearchExecutor):
     """Uniform width scaling: all channel groups lose the same share of their units."""
-
-    name = "uniform"
-    params_class = IterativePruningParams
 
     @property
     def _population(self) -> int:

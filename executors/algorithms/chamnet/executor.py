@@ -13,9 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from executors.contract.executor import Aptitude, Assignment
+from executors.algorithms.chamnet.params import ChamNetParams
+from executors.algorithms.chamnet.profile import STEPS_OF_SAMPLE
+from executors.contract.assignment import Assignment
+from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
-from executors.params import ChamNetParams, Params
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
 from executors.search.predictor import Floats, samples_of, saved_samples
@@ -32,9 +34,8 @@ _CURIOSITY: Final = 0.5
 #: The predictor's first samples have this share of the source's multiply-adds at least.
 _LEAST_SHARE: Final = 0.1
 
-#: Samples that are measured at once, and then kept; each takes as long as so many training steps.
+#: Samples that are measured at once, and then kept.
 _AT_ONCE: Final = 10
-_STEPS_OF_SAMPLE: Final = 10
 
 #: The part of a preparation that has the samples so far.
 _SAMPLES: Final = "samples"
@@ -46,9 +47,6 @@ _GONE: Final = -8.0
 class ChamNetExecutor(SearchExecutor):
     """Search over widths, depth and resolution."""
 
-    name = "chamnet"
-    params_class = ChamNetParams
-    aptitude = Aptitude(edge=350)
     _params: ChamNetParams
 
     def __init__(self, params: Params) -> None:
@@ -60,13 +58,6 @@ class ChamNetExecutor(SearchExecutor):
         if self._is_new(assignment.model):
             self._predictor = Predictor.loaded(assignment.prepared)
         super().init(assignment)
-
-    @classmethod
-    def preparing_steps(cls, params: Params, distance: float) -> int:
-        """Return the number of steps that take as long as measuring the first samples."""
-        if not isinstance(params, ChamNetParams):
-            raise TypeError(f"params are {type(params).__name__}; expected {ChamNetParams.__name__}")
-        return _STEPS_OF_SAMPLE * params.samples
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Measure candidates cut from the source, of all sizes."""
@@ -81,7 +72,7 @@ class ChamNetExecutor(SearchExecutor):
         while len(samples) < len(architectures):
             samples += self._measured(search, architectures[len(samples) :][:_AT_ONCE])
             progress.keep(_SAMPLES, saved_samples(samples))
-            progress.report(_STEPS_OF_SAMPLE * len(samples), _STEPS_OF_SAMPLE * len(architectures))
+            progress.report(STEPS_OF_SAMPLE * len(samples), STEPS_OF_SAMPLE * len(architectures))
         return Predictor(samples).saved()
 
     @property

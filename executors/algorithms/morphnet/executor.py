@@ -16,8 +16,10 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from executors.contract.executor import Aptitude, Assignment, StuckError
-from executors.params import MorphNetParams, Params
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
+from executors.contract.executor import StuckError
+from executors.contract.params import Params
 from executors.pruning.allocation import Allocation
 from executors.pruning.executor import IterativePruningExecutor
 from executors.pruning.reconstruction import Moments
@@ -58,9 +60,6 @@ Candidate: TypeAlias = tuple[float, str, int]
 class MorphNetExecutor(IterativePruningExecutor):
     """Gradient-based shrinking of channel groups."""
 
-    name = "morphnet"
-    params_class = MorphNetParams
-    aptitude = Aptitude()
     _params: MorphNetParams
 
     def __init__(self, params: Params) -> None:

@@ -9,15 +9,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from math import log
 from typing import Final, TypeAlias
 
 import keras
 import numpy as np
 
-from executors.contract.executor import Aptitude, Assignment, StuckError
+from executors.algorithms.nested.params import NestedParams
+from executors.algorithms.nested.profile import segments_between
+from executors.contract.assignment import Assignment
+from executors.contract.executor import StuckError
+from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
-from executors.params import NestedParams, Params
 from executors.pruning.allocation import AllocationTerms, Weights, allocate
 from executors.pruning.elastic import (
     NestedSegment,
@@ -39,13 +41,6 @@ from mistify.costs.budget import FLOPS, Budget, exceeded
 #: Returns widths within limits, from which they go down.
 Within: TypeAlias = Callable[[Widths, Budget], Widths]
 
-#: How many times the multiply-adds of its narrowest network a segment has, about.
-_RANGE: Final = 4.0
-
-#: The part of a segment's steps in which one of its networks would learn no more by itself: those of 1,200
-#: steps are better than with 300 for each goal (`benchmarks.porting.collective`).
-_SHARE: Final = 1 / 4
-
 #: Networks of a segment whose widths are chosen; others are in between.
 _SIZES: Final = 6
 
@@ -56,30 +51,12 @@ _PLACES: Final = 256
 class NestedExecutor(PruningExecutor):
     """Networks that share their weights, trained together before the first edge."""
 
-    name = "nested"
-    params_class = NestedParams
-    aptitude = Aptitude(edge=50, preparing_step=1.5, least_path=32)
     _params: NestedParams
 
     def __init__(self, params: Params) -> None:
         super().__init__(params)
         self._segments: list[NestedSegment] = []
         self._shown: tuple[NestedSegment, NestedWeights] | None = None
-
-    @classmethod
-    def shared_steps(cls, params: Params) -> int:
-        """Return the steps that a network's share in the training of its segment is worth."""
-        return round(_SHARE * cls._nested(params).segment_steps)
-
-    @classmethod
-    def adapting_steps(cls, params: Params, distance: float) -> int:
-        """Return no steps: the segments are trained once for all edges."""
-        return 0
-
-    @classmethod
-    def preparing_steps(cls, params: Params, distance: float) -> int:
-        """Return the steps of all segments needed by a goal at this distance from the source."""
-        return _segments_between(distance) * cls._nested(params).segment_steps
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Train the segments that the goals' least limits need."""
@@ -115,12 +92,6 @@ class NestedExecutor(PruningExecutor):
             raise StuckError(f"{over} over the limit with every channel group at its minimum")
         return steps
 
-    @staticmethod
-    def _nested(params: Params) -> NestedParams:
-        if not isinstance(params, NestedParams):
-            raise TypeError(f"params are {type(params).__name__}; expected {NestedParams.__name__}")
-        return params
-
     def _extend(self, assignment: Assignment, progress: PreparationProgress) -> int:
         """Train segments down to the size that the limits leave; return their steps."""
         if _first_within(self._segments, assignment) is not None:
@@ -133,7 +104,7 @@ class NestedExecutor(PruningExecutor):
         if self._segments and narrowest == last:
             return 0
         largest, smallest = (source.network(widths).flops for widths in (last, narrowest))
-        count = _segments_between(largest / smallest)
+        count = segments_between(largest / smallest)
         for number, end in enumerate(np.geomspace(largest, smallest, 1 + count)[1:]):
             last_one = number == count - 1
             part = progress.part(f"segment-{number}")
@@ -258,11 +229,6 @@ def _holds(assignment: Assignment, widths: Widths) -> bool:
     network = assignment.source.network(widths)
     costs = costs_of(network, assignment.profiles, only=assignment.budget)
     return not exceeded(costs, assignment.budget)
-
-
-def _segments_between(factor: float) -> int:
-    """Return the segments between two networks, of which one has so many times the multiply-adds."""
-    return max(1, round(log(factor, _RANGE)))
 
 
 def _counted(keep: Keep) -> dict[str, int]:

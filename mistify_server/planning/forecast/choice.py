@@ -1,17 +1,18 @@
 """Choice of the algorithm for an edge (paper 3, "automatically selected adaptation algorithm")."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 from typing import Final
 
+from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import Estimate
 from mistify.wording import counted
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import Case
 from mistify_server.store.plans import NodePlan
-from mistify_server.tasks.estimates import Candidate, Traits
+from mistify_server.tasks.estimates import NetworkFeatures
 
 #: A share of the source's accuracy that makes no difference, as seeds differ by as much: of algorithms within
 #: it the fastest is taken.
@@ -71,18 +72,22 @@ class Chooser:
 
     Args:
         subject: A digest of model and data.
-        candidates: By name, at least one.
+        profiles: Of the algorithms that can be chosen, by name, at least one.
         experience: Predicts losses.
     """
 
     def __init__(
-        self, traits: Traits, subject: str, candidates: Mapping[str, Candidate], experience: Experience
+        self,
+        features: NetworkFeatures,
+        subject: str,
+        profiles: Mapping[str, AlgorithmProfile],
+        experience: Experience,
     ) -> None:
-        self._traits = traits
+        self._features = features
         self._subject = subject
-        self._candidates = candidates
+        self._profiles = profiles
         self._experience = experience
-        self._evidence = experience.evidence(subject, traits.kind)
+        self._evidence = experience.evidence(subject, features.kind)
 
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
@@ -97,16 +102,16 @@ class Chooser:
         """
         able = [
             name
-            for name, candidate in sorted(self._candidates.items())
-            if prepared is None or name in prepared or not candidate.prepares
-        ] or sorted(self._candidates)
-        singly = [name for name in able if not self._candidates[name].shared_steps] or able
+            for name, profile in sorted(self._profiles.items())
+            if prepared is None or name in prepared or not profile.prepares
+        ] or sorted(self._profiles)
+        singly = [name for name in able if not self._profiles[name].shared_steps] or able
         by_algorithm = [self._expected(name, edges, prepared is not None) for name in singly]
         considered = [list(expected) for expected in zip(*by_algorithm, strict=True)]
         best = [_best(expected) for expected in considered]
         for name in able:
             places = [place for place, edge in enumerate(edges) if self._suits(name, edge, prepared)]
-            if name in singly or len(places) < (self._candidates[name].least_path if prepared is None else 1):
+            if name in singly or len(places) < (self._profiles[name].least_path if prepared is None else 1):
                 continue
             together = self._expected(name, [edges[place] for place in places], prepared is not None)
             wins = _better(together, [best[place] for place in places])
@@ -124,19 +129,19 @@ class Chooser:
 
     def preparing_steps(self, algorithm: str, edges: Sequence[Edge]) -> int:
         """Return the steps in which an algorithm prepares for one edge or more."""
-        return self._candidates[algorithm].preparing_steps(max(edge.halvings for edge in edges))
+        return self._profiles[algorithm].preparation_steps(max(edge.halvings for edge in edges))
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> Case:
         """Return an edge as an algorithm would adapt it."""
         return Case(
             subject=self._subject,
-            kind=self._traits.kind,
+            kind=self._features.kind,
             algorithm=algorithm,
             halvings=edge.halvings,
             distance=edge.distance,
             share=edge.share,
-            steps=self._candidates[algorithm].steps(edge.distance, rounds),
-            shared_steps=self._candidates[algorithm].shared_steps,
+            steps=self._profiles[algorithm].steps(edge.distance, rounds),
+            shared_steps=self._profiles[algorithm].shared_steps,
         )
 
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
@@ -146,31 +151,26 @@ class Chooser:
         one of them until it reaches a target, and has not been measured under limits on latency. Where the
         settings leave other algorithms no steps, nothing is to be trained.
         """
-        candidate = self._candidates[algorithm]
-        others = (other for other in self._candidates.values() if not other.shared_steps)
-        if edge.path < candidate.least_path or not any(other.steps(edge.distance) for other in others):
+        profile = self._profiles[algorithm]
+        others = (other for other in self._profiles.values() if not other.shared_steps)
+        if edge.path < profile.least_path or not any(other.steps(edge.distance) for other in others):
             return False
         most = inf if prepared is None else prepared.get(algorithm, inf)
-        aimed = edge.has_targets and not candidate.tune_steps
+        aimed = edge.has_targets and not profile.tune_steps
         return 0 <= edge.halvings <= most and not aimed and not edge.limits_latency
 
     def _expected(self, algorithm: str, edges: Sequence[Edge], is_prepared: bool) -> list[_Expected]:
         cases = [self.case(edge, algorithm) for edge in edges]
         preparing = 0 if is_prepared or not edges else self.preparing_steps(algorithm, edges)
-        part = preparing * self._candidates[algorithm].preparing_step / max(len(edges), 1)
+        part = preparing * self._profiles[algorithm].preparation_step / max(len(edges), 1)
         overhead = self._experience.overhead(algorithm) + part
         preparation = (
             f" (after {preparing:,} for {counted(len(edges), 'goal')} together)" if preparing else ""
         )
         return [
-            _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead, preparation)
-            for edge, case, lost in zip(edges, cases, self._experience.lost(cases), strict=True)
+            _Expected(algorithm, lost, case.work + overhead, preparation)
+            for case, lost in zip(cases, self._experience.lost(cases), strict=True)
         ]
-
-    def _at_latency(self, algorithm: str, edge: Edge, lost: Estimate) -> Estimate:
-        """Return the loss under the edge's limits, which may be on latency."""
-        gain = self._candidates[algorithm].gain_at_latency if edge.limits_latency else 0.0
-        return replace(lost, mean=lost.mean - gain * edge.halvings)
 
     def _reason(self, edge: Edge, best: _Expected, others: list[_Expected]) -> str:
         if not others:

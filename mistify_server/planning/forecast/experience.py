@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from executors.contract.profile import USUAL_RATE, AlgorithmProfile
 from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify.wording import counted
 from mistify_server.planning.forecast.kernel import (
-    MEAN_RATE,
     NOISE,
     SPREADS,
     Features,
@@ -25,7 +25,6 @@ from mistify_server.planning.forecast.kernel import (
     weighted_halvings,
 )
 from mistify_server.store.edges import Case, EdgeRecord
-from mistify_server.tasks.estimates import Candidate
 
 #: A source is undertrained if a smaller network is better by more than this share: more than seeds differ by.
 _UNDERTRAINED: Final = 4 * NOISE
@@ -48,12 +47,12 @@ class Experience:
 
     Args:
         records: Records of the store's edges, the oldest first.
-        candidates: The algorithms with their benchmark figures.
+        profiles: Profiles of the algorithms, with their benchmark figures.
     """
 
-    def __init__(self, records: Sequence[EdgeRecord], candidates: Mapping[str, Candidate]) -> None:
+    def __init__(self, records: Sequence[EdgeRecord], profiles: Mapping[str, AlgorithmProfile]) -> None:
         self._records = list(records)
-        self._candidates = candidates
+        self._profiles = profiles
         self._codes: dict[tuple[str, ...], int] = {}
         self._undertrained = {
             record.case.subject
@@ -83,7 +82,7 @@ class Experience:
             for own, record in zip(by_output, self._records, strict=True)
             if own or record.case.subject != subject
         ]
-        return Experience(own, self._candidates)
+        return Experience(own, self._profiles)
 
     def lost(self, cases: Sequence[Case]) -> list[Estimate]:
         """Predict the losses of edges, as shares of the source's figure.
@@ -136,7 +135,7 @@ class Experience:
 
     def overhead(self, algorithm: str) -> int:
         """Return the time of an edge without its training, in training steps of the source."""
-        return self._candidates[algorithm].edge if algorithm in self._candidates else 0
+        return self._profiles[algorithm].edge_overhead if algorithm in self._profiles else 0
 
     def evidence(self, subject: str, kind: str) -> str:
         """Describe the edges on which predictions rest."""
@@ -156,15 +155,13 @@ class Experience:
 
     def _features(self, cases: Sequence[Case]) -> Features:
         weighted = np.array([weighted_halvings(case.halvings, case.learned) for case in cases])
-        gains = [
-            self._candidates[case.algorithm].gain if case.algorithm in self._candidates else 0.0
-            for case in cases
-        ]
+        known = {name: profile.loss_per_halving for name, profile in self._profiles.items()}
+        rates = [known.get(case.algorithm, USUAL_RATE) for case in cases]
         positions = [position(case.halvings, case.distance, case.learned) for case in cases]
         labels = {names: np.array(self._codes_of(names, cases), np.int64) for names in SPREADS}
         return Features(
             weighted_halvings=weighted,
-            mean=(MEAN_RATE - np.array(gains)) * weighted,
+            mean=np.array(rates) * weighted,
             positions=np.reshape(positions, (-1, 3)),
             labels=labels,
             groups=np.array([self._group(case.subject) for case in cases], np.int64),

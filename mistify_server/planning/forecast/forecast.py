@@ -84,9 +84,9 @@ class Forecast:
         self.plan = plan
         self._outlook = outlook
         self._estimates = estimates
-        self._subject = subject_of(estimates.traits, plan.recipe.data)
-        self._experience = Experience(records, estimates.candidates)
-        self._chooser = Chooser(estimates.traits, self._subject, estimates.candidates, self._experience)
+        self._subject = subject_of(estimates.features, plan.recipe.data)
+        self._experience = Experience(records, estimates.profiles)
+        self._chooser = Chooser(estimates.features, self._subject, estimates.profiles, self._experience)
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
         self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
@@ -128,7 +128,7 @@ class Forecast:
             preparations=self._preparations,
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
-            evidence=self._experience.evidence(self._subject, self._estimates.traits.kind),
+            evidence=self._experience.evidence(self._subject, self._estimates.features.kind),
             formats=plugged_in_formats(plan.source_costs),
             flips=self._outlook is not None and self._outlook.flips,
         )
@@ -263,11 +263,11 @@ class Forecast:
         """The forecasts of the steps in which algorithms prepare."""
         planned = []
         for name in sorted({node.algorithm for node in self.plan.nodes}):
-            candidate = self._estimates.candidates[name]
-            if candidate.prepares:
+            profile = self._estimates.profiles[name]
+            if profile.prepares:
                 own = [self._edge(node) for node in self.plan.nodes if node.algorithm == name]
                 steps = self._chooser.preparing_steps(name, own)
-                seconds = steps * candidate.preparing_step * self._step_seconds
+                seconds = steps * profile.preparation_step * self._step_seconds
                 planned.append(PlannedPreparation(name, steps, seconds))
         return tuple(planned)
 
@@ -304,7 +304,7 @@ class Forecast:
         grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
         most_rounds = 1
         if node.targets or grows:
-            most_rounds = self._estimates.candidates[node.algorithm].rounds(edge.distance)
+            most_rounds = self._estimates.profiles[node.algorithm].rounds(edge.distance)
         least_rounds = most_rounds if grows else 1
         if source is None:
             return self._chooser.case(edge, node.algorithm, least_rounds).steps, ()
@@ -340,8 +340,8 @@ def forecast_of(
     estimates = plan.estimates
     if estimates is None:
         return None
-    subject = subject_of(estimates.traits, plan.recipe.data)
-    records = history.edges(subject, estimates.traits.kind, _RECORDS)
+    subject = subject_of(estimates.features, plan.recipe.data)
+    records = history.edges(subject, estimates.features.kind, _RECORDS)
     return Forecast(plan, estimates, records, prepared, outlook)
 
 

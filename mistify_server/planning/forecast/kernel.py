@@ -6,7 +6,8 @@ source's figure:
     y_i = b_i r_i + e_i        b_i = max(h_i, 0) (1,000 / n_i)^0.2
 
 The loss rate r_i is the loss per halving in 1,000 steps, and the noise e_i the difference between seeds.
-Rates are normally distributed around a known mean. They are closer the more two edges have in common:
+Rates are normally distributed around that of the algorithm's profile. They are closer the more two edges have
+in common:
 
     cov(r_i, r_j) = [g_i = g_j] (s^2 + sum_c s_c^2 [c_i = c_j]) (a + (1 - a) exp(-|(x_i - x_j) / l|^2 / 2))
     k(i, j)       = b_i b_j cov(r_i, r_j)
@@ -26,10 +27,7 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.int64]
 
-#: Share of the source's accuracy that a halving costs in `_USUAL_STEPS` steps, and how it falls with more of
-#: them: ResNet-8 on CIFAR-10 loses 0.057 in 900 steps and 0.07 to 0.1 in 133, SNIPS 0.013 to 0.026 in 1,000,
-#: a depthwise network that was trained from nothing 0.005 to 0.015 in 133.
-MEAN_RATE: Final = 0.03
+#: The steps that a profile's rate is for, and how the rate falls with more of them.
 _USUAL_STEPS: Final = 1_000
 _FALL: Final = 0.2
 

@@ -10,14 +10,14 @@ from mistify.costs.budget import FLOPS, Costs
 from mistify_server.planning.forecast.scaling import CostScaling, distance
 from mistify_server.store.edges import Case, EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan, NodePlan
-from mistify_server.tasks.estimates import Traits
+from mistify_server.tasks.estimates import NetworkFeatures
 from mistify_server.tasks.results import AdaptResult, SourceResult
 from mistify_server.tasks.sources import DataSource
 
 
-def subject_of(traits: Traits, data: DataSource) -> str:
+def subject_of(features: NetworkFeatures, data: DataSource) -> str:
     """Return a digest of model and data."""
-    return hashlib.sha256(f"{traits.model} {data.model_dump_json()}".encode()).hexdigest()
+    return hashlib.sha256(f"{features.model} {data.model_dump_json()}".encode()).hexdigest()
 
 
 def record_of(
@@ -31,16 +31,16 @@ def record_of(
         parent: Costs of the network at the start of the edge. Axes that were added to the plan since then are
             missing.
     """
-    candidate = plan.estimates.candidates.get(node.algorithm) if plan.estimates else None
-    shared = candidate.shared_steps if candidate else 0
+    profile = plan.estimates.profiles.get(node.algorithm) if plan.estimates else None
+    shared = profile.shared_steps if profile else 0
     if plan.estimates is None or not (result.steps or shared):
         return None
-    traits, whole = plan.estimates.traits, root.source_costs[FLOPS]
+    features, whole = plan.estimates.features, root.source_costs[FLOPS]
     parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
         case=Case(
-            subject=subject_of(traits, plan.recipe.data),
-            kind=traits.kind,
+            subject=subject_of(features, plan.recipe.data),
+            kind=features.kind,
             algorithm=node.algorithm,
             halvings=float(np.log2(whole / result.costs[FLOPS])),
             distance=distance(parent_costs, node.budget),

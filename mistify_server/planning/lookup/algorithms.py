@@ -1,10 +1,10 @@
 """The algorithms that configs name, and their settings, as far as they can be checked without a worker."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
-from executors.params import BUILT_IN, Params, parse_params
+from executors.contract.algorithm import ENTRY_POINTS, built_in
+from executors.contract.params import Params, parse_params
 from mistify.config.porting import AUTO, AlgorithmConfig
 from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify.plugins import plug_ins
@@ -13,7 +13,7 @@ from mistify_server.tasks.problems import ProblemCollector
 
 def known_algorithms() -> frozenset[str]:
     """Return the names of the registered executors, without importing them."""
-    return frozenset(plug_ins("mistify.executors"))
+    return frozenset(plug_ins(ENTRY_POINTS))
 
 
 def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCollector) -> None:
@@ -34,11 +34,13 @@ def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCol
         name = next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.5)), "")
         if not name:
             settings = {key: value for key, value in settings.items() if key in Params.model_fields}
-    params_class = _CLASSES.get(name)
+    params_class = _params_classes().get(name)
     if params_class is not None:
         found = ProblemCollector()
-        found.load("algorithm.config", lambda: parse_params(params_class, settings))
+        found.load("algorithm.config", lambda: parse_params(params_class, settings, _params_classes))
         problems.add(replace(problem, place=f"{place}.{problem.place}") for problem in found.problems)
 
 
-_CLASSES: Mapping[str, type[Params]] = {AUTO: Params, "": Params, **BUILT_IN}
+def _params_classes() -> dict[str, type[Params]]:
+    """Return the settings of Mistify's own algorithms, and those that all algorithms have, by name."""
+    return {AUTO: Params, "": Params, **{name: known.params for name, known in built_in().items()}}

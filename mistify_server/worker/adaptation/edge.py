@@ -7,9 +7,10 @@ from operator import itemgetter
 
 import keras
 
-from executors.contract.executor import AdaptationExecutor, Assignment, StuckError
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor, StuckError
+from executors.contract.params import Params
 from executors.data import Array
-from executors.params import Params
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
 from mistify.config.data.targets import Scores, Target, missed, serves_better

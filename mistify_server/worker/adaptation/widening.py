@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import keras
 
-from executors.contract.executor import Assignment
+from executors.contract.assignment import Assignment
 from executors.structure import analyse
 from executors.training.augmentation import suitable_augmentation
 from executors.training.setup import TrainingSetup

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from executors.contract.executor import AdaptationExecutor, Aptitude, executor_class, executor_classes
+from executors.contract.profile import AlgorithmProfile
+from executors.contract.registry import algorithms, profile_of
 from executors.data import Dataset
-from executors.params import Params
 from executors.structure import Structure, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
 from executors.synthesis.inputs import passes
@@ -21,13 +21,11 @@ from mistify.config.data.metric import OutputScore
 from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import HardwareProfile
-from mistify_server.tasks.estimates import PER_HALVING, Candidate, EdgeEstimates, Traits
+from mistify_server.tasks.estimates import EdgeEstimates, NetworkFeatures
+from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.params import params_of
-
-#: The most halvings between parent and goal for which candidates estimate their steps.
-_HALVINGS: Final = 8
 
 #: Costs are computed at multiples of the widths: from this one down by this factor.
 _WIDEST: Final = 2.0
@@ -45,28 +43,24 @@ _HARMLESS: Final = 1e-6
 
 
 def estimates_of(
-    structure: Structure, task: InspectTask, profiles: Collection[HardwareProfile]
+    structure: Structure, task: InspectTask, hardware: Collection[HardwareProfile]
 ) -> EdgeEstimates:
     """Estimate the edges of a model without running it.
 
     Args:
         task: Provides the algorithm and its settings.
-        profiles: Profiles of the hardware whose latency counts.
+        hardware: Profiles of the hardware whose latency counts.
     """
-    blocks = len(residual_blocks(structure.graph))
-    recipe = task.recipe
-    params, named = params_of(recipe), recipe.algorithm
-    executors = executor_classes() if named == AUTO else {named: executor_class(named)}
+    graph, recipe = structure.graph, task.recipe
+    params = params_of(recipe)
     return EdgeEstimates(
-        traits=Traits(model=digest_of(structure.graph), kind=kind_of(structure.graph), blocks=blocks),
+        features=NetworkFeatures(
+            model=digest_of(graph), kind=kind_of(graph), blocks=len(residual_blocks(graph))
+        ),
         # The source learns nothing from its own answers.
         source_steps=0 if recipe.data.trains_on_pseudo_labels else params.source_steps,
-        candidates={
-            name: _candidate(executor, params_of(recipe.model_copy(update={"algorithm": name})), structure)
-            for name, executor in executors.items()
-            if executor.aptitude is not None or name == named
-        },
-        scaled=_scaled(structure, profiles),
+        profiles=_profiles(structure, recipe),
+        scaled=_scaled(structure, hardware),
         generating=_generating(recipe.data) / params.batch_size,
     )
 
@@ -108,23 +102,13 @@ def _generating(data: DataSource) -> int:
     return sum(passes(generated_count(part)) for part in (data.train, data.test) if part)
 
 
-def _candidate(executor: type[AdaptationExecutor], params: Params, source: Structure) -> Candidate:
-    aptitude = executor.aptitude or Aptitude()
-    distances = [2 ** (place / PER_HALVING) for place in range(1, _HALVINGS * PER_HALVING + 1)]
-    return Candidate(
-        gain=aptitude.gain,
-        gain_at_latency=aptitude.gain_at_latency,
-        edge=aptitude.edge,
-        preparing_step=aptitude.preparing_step,
-        least_path=aptitude.least_path,
-        preparing=tuple(executor.preparing_steps(params, distance) for distance in (1.0, *distances))
-        if executor.prepares(params, source)
-        else (),
-        shared_steps=executor.shared_steps(params),
-        adapting=(0, *(executor.adapting_steps(params, distance) for distance in distances)),
-        tune_steps=params.tune_steps,
-        max_steps=params.max_steps,
-    )
+def _profiles(structure: Structure, recipe: Recipe) -> dict[str, AlgorithmProfile]:
+    """Return the profiles of the algorithms from which one is chosen: those that a recipe leaves open."""
+    names = [recipe.algorithm]
+    if recipe.algorithm == AUTO:
+        names = [name for name, known in algorithms().items() if known.automatic]
+    recipes = (recipe.model_copy(update={"algorithm": name}) for name in names)
+    return {own.algorithm: profile_of(own.algorithm, params_of(own), structure) for own in recipes}
 
 
 def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tuple[dict[str, float], ...]:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import keras
 
+from executors.contract.params import Params
 from executors.data import Dataset
 from executors.outputs.metrics import output_metrics
 from executors.outputs.objectives import OutputObjective, check_balanced, objectives_of
-from executors.params import Params
 from executors.sources.keras.scaling import scaled
 from executors.structure import analyse, copied, removable_blocks, remove_blocks, unmatched
 from executors.structure.signature import input_names, signature_of

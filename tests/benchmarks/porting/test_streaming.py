@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness.run import EXIT_SKIPPED, run
 from benchmarks.porting.streaming import TARGETS, Comparison, Ported, _config, add_options, measure
-from executors.params import Params
+from executors.contract.params import Params
 
 
 def ported(accuracy: float) -> Ported:

@@ -8,9 +8,9 @@ import pytest
 
 from executors.compression import compressed
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
 from executors.training.evaluation import evaluate
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.package.compression import CompressionConfig
 from tests.executors.structure.networks import randomised

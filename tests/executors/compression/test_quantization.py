@@ -13,9 +13,9 @@ from executors.compression import quantization_aware
 from executors.compression.kernels import kernels
 from executors.compression.quantization import RoundedKernel, Rounding, rounding
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
 from executors.structure.reading.reader import read_graph
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from tests.executors.structure.networks import randomised
 

@@ -1,20 +1,20 @@
 """Checks that every registered algorithm has to pass."""
 
+import subprocess
+import sys
 from dataclasses import dataclass, replace
+from math import log2
 
 import keras
 import numpy as np
 import pytest
 
-from executors.contract.executor import (
-    ENTRY_POINTS,
-    AdaptationExecutor,
-    Assignment,
-    StuckError,
-    executor_class,
-    executor_classes,
-)
+from executors.contract.algorithm import ENTRY_POINTS
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor, StuckError
 from executors.contract.preparation import PreparationProgress
+from executors.contract.profile import AlgorithmProfile
+from executors.contract.registry import algorithm, algorithms, executor_class, profile_of
 from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
@@ -29,8 +29,8 @@ layers = keras.layers
 
 #: Those that are there to compare with, and never chosen, are as slow.
 ALGORITHMS = [
-    name if executor_class(name).aptitude else pytest.param(name, marks=pytest.mark.slow)
-    for name in plug_ins(ENTRY_POINTS)
+    name if found.automatic else pytest.param(name, marks=pytest.mark.slow)
+    for name, found in algorithms().items()
 ]
 
 #: The same for tests that take long with every algorithm: only the quickest is not slow.
@@ -59,10 +59,13 @@ def assignment(model, training_setup, budget, seed=3, rules=None):
     return Assignment(model, budget, (BOARD,), training_setup, seed, analyse(model, rules))
 
 
+def quick_params(name):
+    return algorithm(name).params(**QUICK, **QUICKER.get(name, {}))
+
+
 def adapted(algorithm, inputs):
     """A new executor after as many iterations as it takes to meet the budget."""
-    executor_type = executor_class(algorithm)
-    return sent(executor_type(executor_type.params_class(**QUICK, **QUICKER.get(algorithm, {}))), inputs)
+    return sent(executor_class(algorithm)(quick_params(algorithm)), inputs)
 
 
 def sent(executor, inputs, limit=40):
@@ -186,8 +189,7 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training_setup):
     """Taken up with all of its parts, a preparation is the same, and nothing is done again."""
-    executor_type = executor_class(algorithm)
-    params = executor_type.params_class(**QUICK, **QUICKER.get(algorithm, {}))
+    executor_type, params = executor_class(algorithm), quick_params(algorithm)
     inputs = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
     reported = []
 
@@ -198,10 +200,11 @@ def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training
 
     progress = Progress()
     content = executor_type(params).prepare(inputs, progress)
-    assert executor_type.prepares(params, inputs.source) == bool(content) == bool(reported)
+    profile = profile_of(algorithm, params, inputs.source)
+    assert profile.prepares == bool(content) == bool(reported)
     assert [step for step, _ in reported] == sorted({step for step, _ in reported})
     assert all(step <= total for step, total in reported)
-    assert executor_type.preparing_steps(params, 1 / 0.6) == progress.step
+    assert profile.preparation_steps(log2(1 / 0.6)) == progress.step
     reported.clear()
     assert executor_type(params).prepare(inputs, progress) == content
     assert reported == []
@@ -252,10 +255,35 @@ def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):
         adapted(algorithm, replace(inputs, budget={axis: 0.9 * least[axis]}))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_its_settings_refuse_what_they_do_not_know(algorithm):
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_its_settings_refuse_what_they_do_not_know(name):
     with pytest.raises(ValueError, match="no_such_setting"):
-        executor_class(algorithm).params_class(no_such_setting=1)
+        algorithm(name).params(no_such_setting=1)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_its_profile_survives_a_store_and_no_distance_takes_fewer_steps(name, trained):
+    profile = profile_of(name, quick_params(name), analyse(trained))
+    assert AlgorithmProfile.model_validate_json(profile.model_dump_json()) == profile
+    for steps in (profile.preparation, profile.adaptation):
+        assert list(steps) == sorted(steps)
+    assert profile.adaptation[0] == 0
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_settings_that_its_preparation_does_not_depend_on_exist(name):
+    found = algorithm(name)
+    assert found.edge_settings <= found.params.model_fields.keys()
+
+
+def test_reading_mistifys_own_algorithms_takes_no_tensorflow():
+    code = (
+        "import sys; from executors.contract.algorithm import built_in; print(*built_in()); "
+        "assert not {'keras', 'tensorflow'} & sys.modules.keys()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= algorithms().keys()
+    assert "morphnet" in done.stdout
 
 
 def test_an_incomplete_algorithm_cannot_be_made():
@@ -273,12 +301,25 @@ def test_an_unknown_algorithm_is_reported_which_exist():
 
 
 def test_an_algorithm_that_cannot_be_used_is_reported_and_is_not_among_all(tmp_path, monkeypatch):
-    points = {"absent": "no_such_module:Executor", "number": "odd_algorithms:number"}
-    before = executor_classes()
-    monkeypatch.syspath_prepend(installed(tmp_path, "odd_algorithms", "number = 3\n", points, ENTRY_POINTS))
-    reasons = {"absent": "ModuleNotFoundError", "number": "is 3, no executors.contract.executor."}
+    points = {
+        "absent": "no_such_module:ALGORITHM",
+        "number": "odd_algorithms:number",
+        "unfinished": "odd_algorithms:UNFINISHED",
+    }
+    before = algorithms()
+    code = (
+        "from executors.contract.algorithm import Algorithm\n"
+        "number = 3\n"
+        "UNFINISHED = Algorithm(executor='odd_algorithms:number')\n"
+    )
+    monkeypatch.syspath_prepend(installed(tmp_path, "odd_algorithms", code, points, ENTRY_POINTS))
+    reasons = {
+        "absent": "no_such_module:ALGORITHM.*ModuleNotFoundError",
+        "number": "odd_algorithms:number: is 3, no executors.contract.algorithm.Algorithm",
+        "unfinished": "odd_algorithms:number: is 3, no executors.contract.executor.AdaptationExecutor",
+    }
     for name, reason in reasons.items():
-        with pytest.raises(MistifyError, match=f"{name}.*cannot be used: {points[name]}.*{reason}") as caught:
+        with pytest.raises(MistifyError, match=f"{name}.*cannot be used: {reason}") as caught:
             executor_class(name)
         assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert executor_classes() == before
+    assert algorithms() == before

@@ -6,12 +6,14 @@ import pytest
 
 from executors.algorithms.baselines.uniform import UniformExecutor
 from executors.algorithms.morphnet.executor import MorphNetExecutor
-from executors.contract.executor import Assignment
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
 from executors.data import Dataset
-from executors.params import IterativePruningParams, MorphNetParams, TrainingParams
+from executors.pruning.params import IterativePruningParams
 from executors.pruning.state import PruningState
 from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.evaluation import evaluate, recalibrate
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
 from mistify.costs.budget import FLOPS, exceeded, meets
@@ -73,7 +75,7 @@ def test_a_network_that_loses_its_last_norm_keeps_its_optimizer():
 @pytest.mark.parametrize("adapt_steps", [0, 1, 3, 8, 20])
 def test_an_edge_takes_no_more_steps_than_are_set(adapt_steps):
     params = IterativePruningParams(adapt_steps=adapt_steps, cuts=8)
-    assert UniformExecutor.adapting_steps(params, 100.0) <= adapt_steps
+    assert params.adapting_steps(100.0) <= adapt_steps
     assert params.planned_cuts(100.0) >= 1
 
 
@@ -89,7 +91,7 @@ def test_without_steps_a_network_is_cut_at_once_and_fitted(
     budget = {FLOPS: 0.5 * structure.network().flops}
     executor = executor_class(params)
     executor.init(Assignment(trained, budget, (), training_setup, 0, structure))
-    assert executor_class.adapting_steps(params, 2.0) == 0
+    assert params.adapting_steps(2.0) == 0
     assert executor.iterate() == 0
     assert meets(executor.measure(), budget)
     executor.trainer.apply_average()

@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 
+from executors.algorithms.baselines.params import RandomSearchParams
 from executors.algorithms.baselines.random_search import RandomSearchExecutor
 from executors.algorithms.baselines.uniform import UniformExecutor
-from executors.contract.executor import Assignment
-from executors.params import IterativePruningParams, RandomSearchParams
+from executors.contract.assignment import Assignment
+from executors.pruning.params import IterativePruningParams
 from executors.structure import analyse, residual_blocks
 from mistify.costs.budget import FLOPS
 

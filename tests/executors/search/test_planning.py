@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from executors.algorithms.morphnet.executor import MorphNetExecutor
-from executors.contract.executor import Assignment
-from executors.params import MorphNetParams, TrainingParams
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
 from executors.pruning.state import PruningState
 from executors.search.planning import weights_of
 from executors.structure import analyse, copied, removable_blocks, residual_blocks
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS

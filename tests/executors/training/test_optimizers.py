@@ -3,8 +3,8 @@
 import keras
 import pytest
 
-from executors.params import TrainingParams
 from executors.training.optimizers import highest_rate, make_optimizer, optimizer_of
+from executors.training.params import TrainingParams
 
 layers = keras.layers
 

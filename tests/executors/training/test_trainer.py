@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from executors.data import Dataset
 from executors.outputs.objectives import objectives_of, predictions
-from executors.params import TrainingParams
 from executors.pruning.masks import Masks
 from executors.structure import analyse, copied, narrow, narrow_arrays
 from executors.training.augmentation import flipped
 from executors.training.evaluation import Evaluation
 from executors.training.objective import _kept_predictions
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant, cosine
 from mistify.config.data.dataset import Augmentation, DataSettings

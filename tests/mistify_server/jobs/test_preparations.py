@@ -6,26 +6,26 @@ from typing import Any
 import pytest
 
 from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
-from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS
+from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
 
 Config = Callable[..., dict[str, object]]
 
 SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}
 
 #: Better than the other one, but not for goals with targets.
-NESTED = CANDIDATES["morphnet"].model_copy(
+NESTED = PROFILES["morphnet"].model_copy(
     update={
-        "gain": 0.02,
-        "preparing": tuple(range(100, 133)),
+        "loss_per_halving": 0.01,
+        "preparation": tuple(range(100, 133)),
         "shared_steps": 600,
-        "adapting": (0,) * 33,
+        "adaptation": (0,) * 33,
         "tune_steps": 0,
     }
 )
 ESTIMATES = {
-    "traits": TRAITS.model_dump(),
+    "features": FEATURES.model_dump(),
     "source_steps": 200,
-    "candidates": {"morphnet": CANDIDATES["morphnet"].model_dump(), "nested": NESTED.model_dump()},
+    "profiles": {"morphnet": PROFILES["morphnet"].model_dump(), "nested": NESTED.model_dump()},
     "scaled": [{axis: cost * 4.0**place for axis, cost in SOURCE.items()} for place in range(-4, 2)],
     "accuracy": 0.8,
     "step_seconds": 0.01,

@@ -11,7 +11,7 @@ from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.changes import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
 from tests.mistify_server.outcomes import failure
-from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
+from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
 from tests.support.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]
@@ -19,9 +19,9 @@ SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_b
 FLOOR = {axis: cost / 200 for axis, cost in SOURCE.items()}
 SCALED = [{axis: cost * 4.0**place for axis, cost in SOURCE.items()} for place in range(-4, 2)]
 PROSPECTS = {
-    "traits": TRAITS.model_dump(),
+    "features": FEATURES.model_dump(),
     "source_steps": 200,
-    "candidates": {name: candidate.model_dump() for name, candidate in CANDIDATES.items()},
+    "profiles": {name: profile.model_dump() for name, profile in PROFILES.items()},
     "scaled": SCALED,
     "accuracy": 0.8,
     "step_seconds": 0.01,
@@ -200,7 +200,7 @@ async def test_a_target_that_is_likely_to_be_missed_is_warned_of_and_not_refused
 
 
 def _only_subject(store: Store) -> str:
-    (subject,) = {record.case.subject for record in store.jobs.edges("", TRAITS.kind, 99)}
+    (subject,) = {record.case.subject for record in store.jobs.edges("", FEATURES.kind, 99)}
     return subject
 
 
@@ -230,6 +230,6 @@ async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_
     job = await caller.finished(first.id)
     assert [goal.state.value for goal in job.goals] == ["met", "met"], job
     with open_store(foreseeable.store) as store:
-        subject, kind = subject_of(TRAITS, store.jobs.batches(job.id)[0].plan.recipe.data), TRAITS.kind
+        subject, kind = subject_of(FEATURES, store.jobs.batches(job.id)[0].plan.recipe.data), FEATURES.kind
         distances = [record.case.distance for record in store.jobs.edges(subject, kind, 9)]
     assert distances == pytest.approx([1.0, 2.0])  # the root has 10 ms there, by its multiply-adds

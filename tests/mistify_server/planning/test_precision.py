@@ -17,7 +17,7 @@ from mistify_server.planning.precision import (
     KNOWN_LOSS,
     choose_precision,
 )
-from mistify_server.tasks.estimates import EdgeEstimates, Traits
+from mistify_server.tasks.estimates import EdgeEstimates, NetworkFeatures
 from mistify_server.tasks.results import Inspection
 
 COSTS = {
@@ -119,9 +119,9 @@ def test_latencies_of_narrow_networks_count(limit: str, precision: str) -> None:
     narrow |= {"latency_ms@host@dynamic": 0.9, "latency_ms@host@int8": 3.0}
     least = {axis: cost / 2 for axis, cost in narrow.items()}
     estimates = EdgeEstimates(
-        traits=Traits(model="m", kind="convolutional", blocks=0),
+        features=NetworkFeatures(model="m", kind="convolutional", blocks=0),
         source_steps=0,
-        candidates={},
+        profiles={},
         scaled=(least, narrow, whole),
     )
     inspection = Inspection(costs=whole, floor=least, estimates=estimates)

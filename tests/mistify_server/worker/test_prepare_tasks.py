@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import pytest
 
+from executors.contract.params import Params
 from executors.data import Dataset
-from executors.params import Params
 from executors.pruning.elastic import loaded
 from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings

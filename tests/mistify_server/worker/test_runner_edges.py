@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from executors.contract.executor import AdaptationExecutor, Assignment
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor
 from executors.data import Dataset, split
 from executors.readers.loading import load_dataset
 from executors.structure import analyse

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
+from executors.contract.params import Params
 from executors.data import Dataset, split
-from executors.params import Params
 from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup

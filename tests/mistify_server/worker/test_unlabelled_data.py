@@ -12,7 +12,7 @@ from ai_edge_litert.interpreter import Interpreter
 from sklearn.datasets import load_digits
 from sklearn.metrics import recall_score
 
-from executors.params import Params
+from executors.contract.params import Params
 from executors.sources.keras.loading import builtin_source, flatten
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric

@@ -256,6 +256,32 @@ def name_options(connection: Connection) -> None:
     _change_json(connection, "fleet", "status", change_status)
 
 
+def name_profiles(connection: Connection) -> None:
+    """Rename what plans say of algorithms and of their network.
+
+    What a halving costs stands by itself, and not as the gain over a rate that was nowhere in the plan.
+    """
+    renamed = {
+        "edge": "edge_overhead",
+        "preparing_step": "preparation_step",
+        "preparing": "preparation",
+        "adapting": "adaptation",
+    }
+
+    def changed(candidate: dict[str, Any]) -> dict[str, Any]:
+        rate = 0.03 - candidate.pop("gain")
+        del candidate["gain_at_latency"]
+        return {"loss_per_halving": rate} | {renamed.get(key, key): of for key, of in candidate.items()}
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        estimates = plan["estimates"]
+        if estimates is not None:
+            estimates["features"] = estimates.pop("traits")
+            estimates["profiles"] = {name: changed(of) for name, of in estimates.pop("candidates").items()}
+
+    _change_json(connection, "batches", "plan", change_plan)
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -271,6 +297,7 @@ STEPS: tuple[Step, ...] = (
     add_source_output_scores,  # to 22
     embed_recipes,  # to 23
     name_options,  # to 24
+    name_profiles,  # to 25
 )
 
 

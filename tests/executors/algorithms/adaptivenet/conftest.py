@@ -4,11 +4,12 @@ import keras
 import pytest
 
 from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
-from executors.contract.executor import Assignment
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
+from executors.contract.assignment import Assignment
 from executors.contract.preparation import PreparationProgress
-from executors.params import AdaptiveNetParams, TrainingParams
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, cosine
 from mistify.costs.axes import costs_of

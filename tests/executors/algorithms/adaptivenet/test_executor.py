@@ -6,12 +6,14 @@ import keras
 import numpy as np
 import pytest
 
+from executors.algorithms.adaptivenet import ALGORITHM
 from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.selection import Scorer, Subnets, corrected
 from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.contract.params import parse_params
 from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
-from executors.params import AdaptiveNetParams, parse_params
 from executors.structure import analyse, copied, freeze, model_of
 from executors.training.evaluation import Evaluation
 from mistify.config.data.metric import Metric
@@ -105,12 +107,12 @@ def test_what_variants_lose_is_corrected_by_what_subnets_lose():
 
 
 def test_a_supernet_serves_whatever_the_limits():
-    own = AdaptiveNetExecutor.prepares_from(PARAMS, {FLOPS: 1.0})
+    own = ALGORITHM.prepared_from(PARAMS, {FLOPS: 1.0})
     for other in ({"blocks": True}, {"tune_steps": 5}, {"adapt_steps": 5}):
         changed = PARAMS.model_copy(update=other)
-        assert AdaptiveNetExecutor.prepares_from(changed, {MEMORY: 2.0}) == own
+        assert ALGORITHM.prepared_from(changed, {MEMORY: 2.0}) == own
     for other in ({"distil_steps": 5}, {"batch_size": 5}, {"largest": 0.5}):
-        assert AdaptiveNetExecutor.prepares_from(PARAMS.model_copy(update=other), {FLOPS: 1.0}) != own
+        assert ALGORITHM.prepared_from(PARAMS.model_copy(update=other), {FLOPS: 1.0}) != own
 
 
 def test_below_the_cheapest_subnet_that_one_is_cut(assigned, prepared, deep_setup):

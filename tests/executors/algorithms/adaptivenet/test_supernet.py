@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from executors.algorithms.adaptivenet.block_distillation import BlockDistillation
+from executors.algorithms.adaptivenet.params import VARIANTS, AdaptiveNetParams
 from executors.algorithms.adaptivenet.single_path import SinglePathObjective
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.algorithms.adaptivenet.variants import Merged
-from executors.params import VARIANTS, AdaptiveNetParams, parse_params
+from executors.contract.params import parse_params
 from executors.structure import analyse, copied, model_of, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import Trainer, constant

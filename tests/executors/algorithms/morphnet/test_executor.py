@@ -3,11 +3,12 @@ import numpy as np
 import pytest
 
 from executors.algorithms.morphnet.executor import STRONGEST, MorphNetExecutor
-from executors.contract.executor import Assignment
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
 from executors.data import Dataset
-from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from executors.algorithms.morphnet.executor import MorphNetExecutor, worth_by_blocks
-from executors.contract.executor import Assignment
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
 from executors.data import Dataset
-from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.costs.budget import FLOPS, PARAMS, exceeded
 

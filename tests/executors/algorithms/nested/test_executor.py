@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from executors.algorithms.nested.executor import NestedExecutor
-from executors.contract.executor import Assignment, StuckError
+from executors.algorithms.nested.params import NestedParams
+from executors.algorithms.nested.profile import segments_between
+from executors.contract.assignment import Assignment
+from executors.contract.executor import StuckError
 from executors.contract.preparation import PreparationProgress
-from executors.params import NestedParams
 from executors.pruning.elastic import (
     NestedSegment,
     NestedWeights,
@@ -96,8 +98,7 @@ def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, t
 
 @pytest.mark.parametrize(("distance", "segments"), [(0.5, 1), (1.0, 1), (7.9, 1), (8.1, 2), (64.0, 3)])
 def test_it_is_foreseen_how_many_segments_goals_need(distance: float, segments: int) -> None:
-    assert NestedExecutor.preparing_steps(PARAMS, distance) == segments * PARAMS.segment_steps
-    assert NestedExecutor.adapting_steps(PARAMS, distance) == 0
+    assert segments_between(distance) == segments
 
 
 def test_narrower_networks_are_parts_of_wider_ones(prepared, trained, training_setup) -> None:

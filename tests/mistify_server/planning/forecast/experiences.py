@@ -1,17 +1,17 @@
 """Edges that were seen, and algorithms that may be chosen."""
 
+from executors.contract.profile import AlgorithmProfile
 from mistify_server.store.edges import Case, EdgeRecord
-from mistify_server.tasks.estimates import Candidate, Traits
+from mistify_server.tasks.estimates import NetworkFeatures
 
-TRAITS = Traits(model="m", kind="convolutional", blocks=2)
+FEATURES = NetworkFeatures(model="m", kind="convolutional", blocks=2)
 
-CANDIDATES = {
-    "morphnet": Candidate(gain=0.0, edge=150, adapting=(0, *[100] * 32), tune_steps=600, max_steps=3000),
-    "chamnet": Candidate(
-        gain=0.0,
-        preparing=(3000,) * 33,
-        edge=2000,
-        adapting=(0, *[120] * 32),
+PROFILES = {
+    "morphnet": AlgorithmProfile(adaptation=(0, *[100] * 32), tune_steps=600, max_steps=3000),
+    "chamnet": AlgorithmProfile(
+        preparation=(3000,) * 33,
+        edge_overhead=2000,
+        adaptation=(0, *[120] * 32),
         tune_steps=600,
         max_steps=3000,
     ),

@@ -7,9 +7,9 @@ from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate, Interval
 from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
-from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS
+from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
 
-COMMON = {"traits": TRAITS, "candidates": CANDIDATES, "scaled": ()}
+COMMON = {"features": FEATURES, "profiles": PROFILES, "scaled": ()}
 
 
 def estimates(accuracy: float | None, source_steps: int = 400) -> EdgeEstimates:

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
+from executors.contract.profile import AlgorithmProfile
 from mistify_server.planning.forecast.choice import Choice, Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import NodePlan
-from mistify_server.tasks.estimates import Candidate
-from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
+from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
 
 EDGE = Edge(halvings=1.0, distance=1.0, share=1.0)
 
 
 def chooser(
-    records: list[EdgeRecord] | None = None, candidates: dict[str, Candidate] = CANDIDATES
+    records: list[EdgeRecord] | None = None, profiles: dict[str, AlgorithmProfile] = PROFILES
 ) -> Chooser:
-    return Chooser(TRAITS, "own", candidates, Experience(records or [], candidates))
+    return Chooser(FEATURES, "own", profiles, Experience(records or [], profiles))
 
 
 def chosen(chooser: Chooser, edge: Edge = EDGE, prepared: Mapping[str, float] | None = None) -> Choice:
@@ -78,8 +78,8 @@ def test_edges_differ_by_how_far_they_go() -> None:
 
 def test_the_kind_of_network_counts() -> None:
     """What depth gains is there in networks with blocks to leave out alone."""
-    deep = {**CANDIDATES, "chamnet": CANDIDATES["chamnet"].model_copy(update={"gain": 0.01})}
-    assert chosen(chooser(candidates=deep)).algorithm == "chamnet"
+    deep = {**PROFILES, "chamnet": PROFILES["chamnet"].model_copy(update={"loss_per_halving": 0.02})}
+    assert chosen(chooser(profiles=deep)).algorithm == "chamnet"
 
 
 def test_the_same_edge_gets_the_same_choice() -> None:
@@ -94,29 +94,20 @@ def test_an_algorithm_that_has_not_prepared_joins_no_tree_that_exists() -> None:
 
 
 def test_without_another_one_there_is_nothing_to_choose() -> None:
-    only: Any = {"morphnet": CANDIDATES["morphnet"]}
-    choice = chosen(chooser(candidates=only))
+    only: Any = {"morphnet": PROFILES["morphnet"]}
+    choice = chosen(chooser(profiles=only))
     assert (choice.algorithm, choice.reason) == ("morphnet", "no other algorithm can be chosen")
-    slow: Any = {"chamnet": CANDIDATES["chamnet"]}
-    assert chosen(chooser(candidates=slow), prepared={}).algorithm == "chamnet"
-
-
-@pytest.mark.parametrize(("limits_latency", "algorithm"), [(False, "chamnet"), (True, "morphnet")])
-def test_an_algorithm_may_be_worse_under_limits_on_latency(limits_latency: bool, algorithm: str) -> None:
-    """By a tenth over two halvings, where in all else it loses 0.04 less."""
-    worse = CANDIDATES["chamnet"].model_copy(update={"gain_at_latency": -0.05})
-    edge = Edge(halvings=2.0, distance=1.0, share=1.0, limits_latency=limits_latency)
-    records = compared("chamnet", "morphnet", 0.04)
-    assert chosen(chooser(records, {**CANDIDATES, "chamnet": worse}), edge).algorithm == algorithm
+    slow: Any = {"chamnet": PROFILES["chamnet"]}
+    assert chosen(chooser(profiles=slow), prepared={}).algorithm == "chamnet"
 
 
 #: Networks that share 1,200 steps for every two halvings; MorphNet loses the same with as many steps.
-SHARING = CANDIDATES["morphnet"].model_copy(
+SHARING = PROFILES["morphnet"].model_copy(
     update={
         "least_path": 32,
-        "preparing": tuple(1_200 * max(1, round(place / 8)) for place in range(33)),
+        "preparation": tuple(1_200 * max(1, round(place / 8)) for place in range(33)),
         "shared_steps": 700,
-        "adapting": (0,) * 33,
+        "adaptation": (0,) * 33,
         "tune_steps": 0,
     }
 )
@@ -133,8 +124,8 @@ def path_of(goals: int, **changes: Any) -> list[Edge]:
 
 
 def algorithms(edges: list[Edge], prepared: Mapping[str, float] | None = None, **changes: Any) -> set[str]:
-    candidates = {"morphnet": CANDIDATES["morphnet"], "nested": SHARING.model_copy(update=changes)}
-    return {choice.algorithm for choice in chooser(candidates=candidates)(edges, prepared)}
+    profiles = {"morphnet": PROFILES["morphnet"], "nested": SHARING.model_copy(update=changes)}
+    return {choice.algorithm for choice in chooser(profiles=profiles)(edges, prepared)}
 
 
 @pytest.mark.parametrize(
@@ -149,12 +140,12 @@ def test_goals_that_are_on_no_path_together_do_not() -> None:
 
 
 def test_what_loses_more_is_not_chosen_for_any_number_of_goals() -> None:
-    assert algorithms(path_of(128), gain=-0.02) == {"morphnet"}
+    assert algorithms(path_of(128), loss_per_halving=0.05) == {"morphnet"}
 
 
 def test_nothing_is_trained_where_the_settings_leave_no_step() -> None:
-    untrained = CANDIDATES["morphnet"].model_copy(update={"adapting": (0,) * 33, "tune_steps": 0})
-    choices = chooser(candidates={"morphnet": untrained, "nested": SHARING})(path_of(64))
+    untrained = PROFILES["morphnet"].model_copy(update={"adaptation": (0,) * 33, "tune_steps": 0})
+    choices = chooser(profiles={"morphnet": untrained, "nested": SHARING})(path_of(64))
     assert {choice.algorithm for choice in choices} == {"morphnet"}
 
 
@@ -178,8 +169,8 @@ def test_a_single_goal_joins_those_that_share_where_it_is_not_smaller() -> None:
 
 
 def test_what_it_takes_to_prepare_stands_in_the_reason() -> None:
-    candidates = {"morphnet": CANDIDATES["morphnet"], "nested": SHARING}
-    choice = chooser(candidates=candidates)(path_of(32))[0]
+    profiles = {"morphnet": PROFILES["morphnet"], "nested": SHARING}
+    choice = chooser(profiles=profiles)(path_of(32))[0]
     assert "in 0 steps (after 2,400 for 32 goals together)" in choice.reason
 
 

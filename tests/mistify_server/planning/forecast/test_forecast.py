@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from executors.contract.profile import AlgorithmProfile
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
 from mistify.config.package.branches import BranchesConfig
@@ -17,15 +18,15 @@ from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.edges import EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.estimates import Candidate, EdgeEstimates, Outlook
-from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
 from tests.support.targets import overall
 
 SOURCE = {FLOPS: 10_000.0}
 PROSPECTS = EdgeEstimates(
-    traits=TRAITS,
+    features=FEATURES,
     source_steps=200,
-    candidates=CANDIDATES,
+    profiles=PROFILES,
     scaled=tuple({FLOPS: SOURCE[FLOPS] * 4.0**place} for place in range(-4, 2)),
     accuracy=0.8,
 )
@@ -54,19 +55,19 @@ def planned(
 
 def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
     """EdgeEstimates of one algorithm, that cuts in 100 steps."""
-    candidate = CANDIDATES["morphnet"].model_copy(update={"tune_steps": tune_steps, "max_steps": max_steps})
-    return PROSPECTS.model_copy(update={"candidates": {"morphnet": candidate}})
+    profile = PROFILES["morphnet"].model_copy(update={"tune_steps": tune_steps, "max_steps": max_steps})
+    return PROSPECTS.model_copy(update={"profiles": {"morphnet": profile}})
 
 
 @pytest.mark.parametrize(
-    ("candidate", "rounds"),
-    [(CANDIDATES["morphnet"], 5), (CANDIDATES["morphnet"].model_copy(update={"tune_steps": 0}), 1)],
+    ("profile", "rounds"),
+    [(PROFILES["morphnet"], 5), (PROFILES["morphnet"].model_copy(update={"tune_steps": 0}), 1)],
 )
-def test_a_network_is_tuned_until_it_has_its_most_steps(candidate: Candidate, rounds: int) -> None:
-    assert candidate.rounds(1.0) == rounds
-    steps = [candidate.steps(1.0, number) for number in range(1, rounds + 2)]
+def test_a_network_is_tuned_until_it_has_its_most_steps(profile: AlgorithmProfile, rounds: int) -> None:
+    assert profile.rounds(1.0) == rounds
+    steps = [profile.steps(1.0, number) for number in range(1, rounds + 2)]
     assert steps == sorted(steps)
-    assert steps[-2] == steps[-1] or not candidate.tune_steps
+    assert steps[-2] == steps[-1] or not profile.tune_steps
 
 
 def test_a_goal_of_millions_of_rounds_is_foreseen_at_once(
@@ -74,14 +75,14 @@ def test_a_goal_of_millions_of_rounds_is_foreseen_at_once(
 ) -> None:
     """Nearly as where all rounds are looked at."""
     looked_at: list[int] = []
-    within = Candidate.steps
+    within = AlgorithmProfile.steps
 
-    def counted(candidate: Candidate, distance: float, rounds: int = 1) -> int:
+    def counted(profile: AlgorithmProfile, halvings: float, rounds: int = 1) -> int:
         looked_at.append(rounds)
         assert len(looked_at) < 2_000, "too many rounds"
-        return within(candidate, distance, rounds)
+        return within(profile, halvings, rounds)
 
-    monkeypatch.setattr(Candidate, "steps", counted)
+    monkeypatch.setattr(AlgorithmProfile, "steps", counted)
     (missed,) = planned(plan, tuned_by(1, 10_000_000), overall(0.99)).edges
     assert missed.steps == 10_000_000
     assert "after 10,000,000 steps" in missed.warning
@@ -116,7 +117,7 @@ def test_a_goal_with_larger_branches_is_adapted_once_more_among_them(plan: Batch
 
 def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchPlan) -> None:
     """Other jobs with the model may have had larger batches, or a busier machine."""
-    subject = subject_of(TRAITS, plan.recipe.data)
+    subject = subject_of(FEATURES, plan.recipe.data)
     records = [seen(case(0.0, subject=subject), 0.0, seconds=85.0)]  # 850 steps of 0.1 s
     timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
     before = planned(plan, PROSPECTS, (), records).edges[0]
@@ -135,19 +136,19 @@ def test_data_that_are_to_be_generated_take_their_time(plan: BatchPlan) -> None:
 
 def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBatch:
     """A path of goals down to a quarter, of which MorphNet and nested networks may be chosen."""
-    nested = CANDIDATES["morphnet"].model_copy(
+    nested = PROFILES["morphnet"].model_copy(
         update={
-            "edge": 50,
-            "preparing": (1_200,) * 33,
-            "preparing_step": 1.5,
+            "edge_overhead": 50,
+            "preparation": (1_200,) * 33,
+            "preparation_step": 1.5,
             "shared_steps": 700,
             "least_path": 32,
-            "adapting": (0,) * 33,
+            "adaptation": (0,) * 33,
             "tune_steps": 0,
         }
     )
-    candidates = {"morphnet": CANDIDATES["morphnet"], "nested": nested}
-    estimates = PROSPECTS.model_copy(update={"candidates": candidates, "step_seconds": 0.01})
+    profiles = {"morphnet": PROFILES["morphnet"], "nested": nested}
+    estimates = PROSPECTS.model_copy(update={"profiles": profiles, "step_seconds": 0.01})
     names = [f"g{number}" for number in range(goals)]
     budgets = [{FLOPS: SOURCE[FLOPS] * 0.25 ** ((number + 1) / goals)} for number in range(goals)]
     nodes = tuple(
@@ -245,7 +246,7 @@ def test_an_output_is_expected_to_learn_what_it_has_learned_in_a_trial(plan: Bat
 def test_an_output_is_expected_to_do_as_it_did_in_earlier_jobs(plan: BatchPlan) -> None:
     scores = (OutputScore("kind", Metric.ACCURACY, 0.33),)
     estimates = PROSPECTS.model_copy(update={"output_scores": scores})
-    subject = subject_of(TRAITS, plan.recipe.data)
+    subject = subject_of(FEATURES, plan.recipe.data)
     kind = OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.35, lost=0.2)
     records = [
         seen(case(1.0, subject=subject), 0.01).model_copy(update={"outputs": (kind,)}) for _ in range(6)

@@ -9,12 +9,12 @@ from mistify_server.store.edges import OutputRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, SourceResult
-from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS
+from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
 
 
 def test_a_record_has_the_outputs_that_were_measured_before_and_after(plan: BatchPlan) -> None:
     costs = {FLOPS: 8.0}
-    estimates = EdgeEstimates(traits=TRAITS, source_steps=200, candidates=CANDIDATES, scaled=(costs,))
+    estimates = EdgeEstimates(features=FEATURES, source_steps=200, profiles=PROFILES, scaled=(costs,))
     node = plan.nodes[0].model_copy(update={"algorithm": "morphnet", "budget": {FLOPS: 4.0}})
     root = SourceResult(
         source_costs=costs,

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from executors.contract.executor import executor_classes
-from executors.params import BUILT_IN
 from mistify.config.reading import collective_batches, read_batch
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.invalid_goals import repaired_configs
@@ -76,8 +74,3 @@ def test_the_mistakes_of_one_config_do_not_hide_those_of_others(resolver: BatchR
 
 def test_a_right_config_has_no_problems(resolver: BatchResolver) -> None:
     assert found(resolver, RIGHT) == []
-
-
-def test_the_settings_that_need_no_worker_are_those_of_the_algorithms() -> None:
-    own = {name: executor.params_class for name, executor in executor_classes().items()}
-    assert {name: own[name] for name in BUILT_IN} == BUILT_IN

@@ -159,7 +159,7 @@ def test_a_migrated_plan_is_read_back(store: Store, version: int) -> None:
     assert {node.goals: node.parent for node in plan.nodes}[("half",)] is None
     assert {"host", "my-board", "raspberry-pi"} <= set(recipe.hardware)
     assert plan.estimates is not None
-    assert (plan.estimates.source_steps, plan.estimates.traits.kind) == (20, "convolutional")
+    assert (plan.estimates.source_steps, plan.estimates.features.kind) == (20, "convolutional")
     assert state.root is not None
     assert state.root.steps == 20
     assert set(state.checkpoints) == {node.index for node in plan.nodes}

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from executors.algorithms.morphnet.executor import MorphNetExecutor
-from executors.contract.executor import AdaptationExecutor, Assignment
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor
+from executors.contract.params import Params
 from executors.data import Dataset
-from executors.params import MorphNetParams, Params, TrainingParams
 from executors.structure import analyse, copied, widen
 from executors.training.evaluation import evaluate
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.config.data.dataset import Augmentation, DataSettings

@@ -8,10 +8,11 @@ import keras
 import pytest
 
 from executors.algorithms.morphnet.executor import MorphNetExecutor
-from executors.contract.executor import Assignment
+from executors.algorithms.morphnet.params import MorphNetParams
+from executors.contract.assignment import Assignment
 from executors.data import Dataset
-from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import analyse
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify.costs.budget import FLOPS

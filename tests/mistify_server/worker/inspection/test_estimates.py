@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import analyse, residual_blocks
 from executors.synthesis.inputs import passes
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.config.data.dataset import DataSettings
@@ -58,20 +58,20 @@ def attentive() -> keras.Model:
 
 
 def test_auto_chooses_among_the_algorithms_that_take_part() -> None:
-    candidates = estimates_of(analyse(residual()), task(tune_steps=70), ()).candidates
-    assert set(candidates) == {"morphnet", "chamnet", "nested"}
-    assert {candidate.tune_steps for candidate in candidates.values()} == {70}
-    assert min(candidates["chamnet"].preparing) > 0 == len(candidates["morphnet"].preparing)
+    profiles = estimates_of(analyse(residual()), task(tune_steps=70), ()).profiles
+    assert set(profiles) == {"morphnet", "chamnet", "nested"}
+    assert {profile.tune_steps for profile in profiles.values()} == {70}
+    assert min(profiles["chamnet"].preparation) > 0 == len(profiles["morphnet"].preparation)
 
 
-def test_a_named_algorithm_is_the_only_candidate_also_one_that_never_takes_part() -> None:
-    assert set(estimates_of(analyse(dense()), task("uniform"), ()).candidates) == {"uniform"}
+def test_a_named_algorithm_is_the_only_one_also_if_it_never_takes_part() -> None:
+    assert set(estimates_of(analyse(dense()), task("uniform"), ()).profiles) == {"uniform"}
 
 
-def test_candidates_know_their_steps_by_the_distance() -> None:
+def test_profiles_know_their_steps_by_the_distance() -> None:
     """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at most."""
     estimates = estimates_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
-    morphnet = estimates.candidates["morphnet"]
+    morphnet = estimates.profiles["morphnet"]
     assert [morphnet.steps(distance) for distance in (0.0, 0.25, 1.0, 2.0, 8.0, 50.0)] == [
         5, 15, 45, 70, 70, 70,
     ]  # fmt: skip
@@ -80,8 +80,8 @@ def test_candidates_know_their_steps_by_the_distance() -> None:
 
 def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> None:
     """Nested networks take 1,200 steps for each factor of about four, and none for a goal of its own."""
-    nested = estimates_of(analyse(dense()), task(), ()).candidates["nested"]
-    assert [nested.preparing_steps(distance) for distance in (0.0, 1.0, 2.0, 4.0, 6.0)] == [
+    nested = estimates_of(analyse(dense()), task(), ()).profiles["nested"]
+    assert [nested.preparation_steps(distance) for distance in (0.0, 1.0, 2.0, 4.0, 6.0)] == [
         1_200, 1_200, 1_200, 2_400, 3_600,
     ]  # fmt: skip
     assert (nested.steps(3.0), nested.shared_steps, nested.least_path) == (0, 300, 32)
@@ -90,7 +90,7 @@ def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> N
 def test_nothing_is_prepared_for_a_model_of_which_no_block_may_be_replaced() -> None:
     def preparing(model: keras.Model) -> tuple[int, ...]:
         adaptivenet = task("adaptivenet", distil_steps=30, path_steps=20)
-        return estimates_of(analyse(model), adaptivenet, ()).candidates["adaptivenet"].preparing
+        return estimates_of(analyse(model), adaptivenet, ()).profiles["adaptivenet"].preparation
 
     assert set(preparing(residual())) == {50}
     frozen = residual()
@@ -98,16 +98,16 @@ def test_nothing_is_prepared_for_a_model_of_which_no_block_may_be_replaced() -> 
     assert preparing(frozen) == preparing(dense()) == ()
 
 
-def test_traits_tell_networks_apart_and_know_them_again() -> None:
-    def traits(model: keras.Model) -> Any:
-        return estimates_of(analyse(model), task(), ()).traits
+def test_features_tell_networks_apart_and_know_them_again() -> None:
+    def features(model: keras.Model) -> Any:
+        return estimates_of(analyse(model), task(), ()).features
 
-    first = traits(residual())
-    assert traits(residual()) == first
-    assert traits(residual(seed=1)).model != first.model
+    first = features(residual())
+    assert features(residual()) == first
+    assert features(residual(seed=1)).model != first.model
     assert (first.kind, first.blocks) == ("convolutional", len(residual_blocks(analyse(residual()).graph)))
     assert first.blocks == 1
-    assert (traits(dense()).kind, traits(attentive()).kind) == ("dense", "transformer")
+    assert (features(dense()).kind, features(attentive()).kind) == ("dense", "transformer")
 
 
 def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() -> None:

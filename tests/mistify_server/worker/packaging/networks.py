@@ -7,8 +7,8 @@ import numpy as np
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import analyse, freeze, narrow
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST

@@ -8,11 +8,11 @@ import pytest
 
 from executors.compression import compressed, quantization_aware
 from executors.data import Dataset
-from executors.params import TrainingParams
 from executors.structure import UnsupportedLayerError, analyse
 from executors.structure.handlers import registered
 from executors.structure.keras_internals import core
 from executors.structure.reading.reader import read_graph
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.parts import supernet_blocks
 from executors.algorithms.adaptivenet.supernet import Supernet, TrainedSupernet
 from executors.data import Dataset
-from executors.params import AdaptiveNetParams
 from executors.structure import analyse
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BLOCKS, BlockStore

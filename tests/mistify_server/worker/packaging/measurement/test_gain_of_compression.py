@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from ai_edge_litert.tools import flatbuffer_utils
 
-from executors.params import TrainingParams
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
+from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.data.metric import Metric
 from mistify.config.package.compression import CompressionConfig

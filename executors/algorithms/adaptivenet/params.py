@@ -1,0 +1,59 @@
+"""AdaptiveNet's settings; they need no TensorFlow."""
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from executors.pruning.params import IterativePruningParams
+from mistify.parsing.validation import InvalidValue
+from mistify.plugins import plug_ins
+
+#: The entry points of plug-ins that make variants of blocks.
+VARIANTS: Final = "mistify.variants"
+
+
+def _different(amounts: tuple[float, ...]) -> tuple[float, ...]:
+    if len({f"{amount:g}" for amount in amounts}) < len(amounts):
+        raise InvalidValue(amounts, "each number once", "remove the duplicates")
+    return amounts
+
+
+def _maker(name: str) -> str:
+    known = plug_ins(VARIANTS)
+    if name in ("merge", "shrink"):
+        raise InvalidValue(name, "the name of a plug-in", f'write "{name}" beside "variants"')
+    if name not in known:
+        expected = f"the name of a plug-in: {', '.join(known)}"
+        raise InvalidValue(name, expected, f"install the plug-in with the entry point {VARIANTS}: {name}")
+    return name
+
+
+class AdaptiveNetParams(IterativePruningParams):
+    """The settings of AdaptiveNet.
+
+    Attributes:
+        largest: The largest share of the parameters, and of the multiply-adds, of a block that can be
+            divided.
+        merge: Numbers of consecutive blocks that one block replaces.
+        shrink: Shares of the channels that are left inside a block, or between several where one has none.
+        variants: Further replacements of blocks: numbers by the names of plug-ins (`mistify.variants`).
+        distil_steps: Training steps in which variants learn what the blocks compute that they replace.
+        path_steps: Training steps of subnets, drawn at random, after that.
+        blocks: Whether packages contain the blocks as well, so that devices can make subnets of their own.
+        adapt_steps: The most steps in which the cheapest subnet is cut where it is beyond the limits.
+        tune_steps: Additional steps that tune the network of one goal.
+    """
+
+    largest: float = Field(default=0.1, gt=0, le=1)
+    merge: Annotated[tuple[Annotated[int, Field(ge=2)], ...], AfterValidator(_different)] = (2, 3)
+    shrink: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], AfterValidator(_different)] = (
+        0.5,
+        0.25,
+    )
+    variants: dict[
+        Annotated[str, AfterValidator(_maker)], Annotated[tuple[float, ...], AfterValidator(_different)]
+    ] = Field(default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}])
+    distil_steps: int = Field(default=600, ge=0)
+    path_steps: int = Field(default=2400, ge=0)
+    blocks: bool = False
+    tune_steps: int = Field(default=0, ge=0)

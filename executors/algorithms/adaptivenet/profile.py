@@ -1,0 +1,18 @@
+"""What a planner has to know of AdaptiveNet."""
+
+from executors.algorithms.adaptivenet.params import AdaptiveNetParams
+from executors.algorithms.adaptivenet.supernet import replaceable
+from executors.contract.profile import AlgorithmProfile, by_distance
+from executors.structure import Structure
+
+
+def profile(params: AdaptiveNetParams, source: Structure) -> AlgorithmProfile:
+    """Return the profile: both stages of the supernet's training are taken once for all edges.
+
+    Nothing is prepared where the source has no block that may be replaced.
+    """
+    steps = params.distil_steps + params.path_steps
+    prepares = replaceable(source, params.largest)
+    return AlgorithmProfile.of(
+        params, lambda _factor: 0, preparation=by_distance(lambda _factor: steps) if prepares else ()
+    )

@@ -1,0 +1,15 @@
+"""The baselines' settings; they need no TensorFlow."""
+
+from pydantic import Field
+
+from executors.pruning.params import IterativePruningParams
+
+
+class RandomSearchParams(IterativePruningParams):
+    """Random search's settings.
+
+    Attributes:
+        candidates: Architectures that are measured before each cut.
+    """
+
+    candidates: int = Field(default=30, ge=1, le=10_000)

@@ -1,0 +1,63 @@
+"""The descriptor of an adaptation algorithm, by which everybody else knows it; it needs no TensorFlow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from executors.contract.params import Params
+from mistify.costs.budget import Budget
+from mistify.plugins import load_instance, plug_ins
+
+__all__ = ["Algorithm"]
+
+#: The entry points of algorithms, each of which names an `Algorithm`.
+ENTRY_POINTS: Final = "mistify.executors"
+
+#: The package of Mistify's own algorithms.
+_OWN: Final = "executors.algorithms"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An adaptation algorithm: its settings, its executor, and what a planner has to know of it.
+
+    The executor and the profile are named as `module:object` and imported by workers alone, as they may need
+    TensorFlow.
+
+    Attributes:
+        executor: A subclass of `executors.contract.executor.AdaptationExecutor`.
+        params: The settings that `algorithm.config` may have.
+        profile: A function of the settings and the structure of a source; returns an
+            `executors.contract.profile.AlgorithmProfile`.
+        automatic: Whether `auto` may choose it; otherwise only a config that names it does.
+        edge_settings: Names of settings that `prepare` does not depend on.
+        prepares_for_limits: Whether `prepare` depends on the least limits of the goals.
+    """
+
+    executor: str
+    params: type[Params] = Params
+    profile: str = "executors.contract.profile:unprepared"
+    automatic: bool = False
+    edge_settings: frozenset[str] = frozenset()
+    prepares_for_limits: bool = True
+
+    def prepared_from(self, params: Params, least: Budget) -> tuple[dict[str, object], Budget]:
+        """Return the settings, as in JSON, and the limits that a preparation depends on.
+
+        With equal ones its result is the same.
+
+        Args:
+            params: The settings.
+            least: The least limits of all edges.
+        """
+        settings = params.model_dump(mode="json", exclude=set(self.edge_settings))
+        return settings, least if self.prepares_for_limits else {}
+
+
+def built_in() -> Mapping[str, Algorithm]:
+    """Return Mistify's own algorithms by name; no code of plug-ins is imported."""
+    return {
+        name: load_instance(point, Algorithm)
+        for name, point in plug_ins(ENTRY_POINTS).items()
+        if point.module.startswith(f"{_OWN}.")
+    }

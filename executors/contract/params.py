@@ -1,0 +1,86 @@
+"""Settings of algorithms, `algorithm.config` in a config; they need no TensorFlow."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from executors.training.params import TrainingParams
+from mistify.config.layers import LayerRules
+from mistify.config.porting import AUTO
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.validation import problems_of
+
+__all__ = ["Params"]
+
+_PLACE: Final = "algorithm.config"
+
+
+class Params(TrainingParams):
+    """Settings that every algorithm takes in `algorithm.config`, including those of training.
+
+    Attributes:
+        source_steps: Steps that tune the source on the data before anything is cut.
+        adapt_steps: Highest number of steps between a goal's parent and a network that meets its budget; with
+            0, and 0 `tune_steps`, nothing is trained: the remaining layers are fitted to what they computed
+            before.
+        tune_steps: Steps that tune a network once it meets its budget.
+        max_steps: Highest number of steps for one goal; tuning is repeated up to that while its accuracy is
+            too low, and while a network above the source gains.
+        schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
+        seed: Seed for everything random.
+        layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
+            names.
+    """
+
+    source_steps: int = Field(default=2400, ge=0)
+    adapt_steps: int = Field(default=400, ge=0)
+    tune_steps: int = Field(default=600, ge=0)
+    max_steps: int = Field(default=3000, ge=1)
+    schedule_interval: int = Field(default=200, ge=1)
+    seed: int = Field(default=0, ge=0)
+    layers: LayerRules = Field(
+        default_factory=dict, description="rules by patterns of layers' names", examples=[{"stem*": "keep"}]
+    )
+
+
+def parse_params(
+    params_class: type[Params],
+    config: Mapping[str, object],
+    classes: Callable[[], Mapping[str, type[Params]]] = dict,
+) -> Params:
+    """Return the settings of an algorithm.
+
+    Args:
+        params_class: The class of the settings; `Params` for those that all algorithms have.
+        config: The value of `algorithm.config`.
+        classes: Returns the settings of the known algorithms by name, to say which one has a setting that not
+            all have.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with all problems, by their places in the config.
+    """
+    try:
+        return params_class.model_validate(config)
+    except ValidationError as error:
+        problems = problems_of(error, params_class, _PLACE, config)
+        if params_class is Params:
+            problems = [_with_owner(problem, classes()) for problem in problems]
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems
+        ) from error
+
+
+def _with_owner(problem: Problem, classes: Mapping[str, type[Params]]) -> Problem:
+    """Return a problem of `auto`; of a setting that only certain algorithms have, it names these."""
+    setting = problem.place.removeprefix(f"{_PLACE}.")
+    common = Params.model_fields.keys()
+    owners = [name for name, own in classes.items() if setting in own.model_fields.keys() - common]
+    if not owners:
+        return problem
+    return replace(
+        problem,
+        expected=f'with "{AUTO}", only settings of all algorithms; it belongs to {" and ".join(owners)}',
+        fix=f'leave it out, or name the algorithm: "name": "{owners[0]}"',
+    )
