@@ -56,7 +56,7 @@ def test_nothing_of_the_graph_of_a_saved_model_is_read(saved_model: Path, tmp_pa
     ("name", "content", "text"),
     [
         ("keras_metadata.pb", b"\xff" * 100, "a keras_metadata.pb that is damaged"),
-        ("keras_metadata.pb", b"", "no functional or sequential model"),
+        ("keras_metadata.pb", b"", "expected a functional or sequential model"),
         ("variables/variables.index", b"", "a file that Keras cannot load"),
     ],
 )
