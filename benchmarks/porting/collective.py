@@ -40,9 +40,7 @@ from time import process_time
 from typing import Final, NamedTuple
 
 import tensorflow as tf
-from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.harness.run import (
     Figures,
@@ -56,6 +54,7 @@ from benchmarks.harness.run import (
 )
 from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN, Checkpoint, Porting, resnet8
 from benchmarks.porting.collective_comparison import Comparison, Curve, Ported
+from benchmarks.porting.collective_report import draw, tables
 from mistify.jobs.plan import PlannedBatch
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
@@ -152,12 +151,12 @@ def measure(options: Namespace) -> Figures:
     for name, network in networks.items():
         by_seed = [compared(network, seed) for seed in seeds]
         for seed, comparison in zip(seeds, by_seed, strict=True):
-            Console().print(*_tables(f"{name}, seed {seed}", comparison), sep="\n")
+            Console().print(*tables(f"{name}, seed {seed}", comparison), sep="\n")
         of_seeds = [figures_of(comparison) for comparison in by_seed]
         figures |= {f"{name}_{figure}": median(of[figure] for of in of_seeds) for figure in of_seeds[0]}
         comparisons[name] = by_seed[0]
     if options.picture:
-        _draw(comparisons, options.picture)
+        draw(comparisons, options.picture)
     return figures
 
 
@@ -353,58 +352,6 @@ def figures_of(comparison: Comparison) -> dict[str, float]:
 def _report(what: str, ported: Ported) -> None:
     accuracy = ported.accuracy(ported.accuracies)
     print(f"{what}: {accuracy:.1f} % in {ported.waited:,.0f} s", file=sys.stderr, flush=True)
-
-
-def _tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
-    goals = Table(title=f"{name}: collective adaptation", title_justify="left")
-    tools = list(comparison.cases)
-    for column in ("goals", "mean accuracy", "seconds", "steps"):
-        goals.add_column(column, justify="right")
-    for tool in tools:
-        goals.add_column(f"times faster than {tool}", justify="right")
-        goals.add_column("times fewer steps", justify="right")
-    for count, ported in comparison.collective.items():
-        ratios = (
-            f"{ratio(tool, count):.1f}"
-            for tool in tools
-            for ratio in (comparison.times_faster, comparison.times_fewer_steps)
-        )
-        accuracy = ported.accuracy(ported.accuracies)
-        goals.add_row(str(count), f"{accuracy:.1f} %", f"{ported.waited:,.0f}", f"{ported.steps:,}", *ratios)
-    cases = Table(title=f"{name}: {CASES} goals case by case", title_justify="left")
-    for column in ("tool", "steps of a goal", "mean accuracy", "seconds of a goal"):
-        cases.add_column(column, justify="left" if column == "tool" else "right")
-    for tool, curve in comparison.cases.items():
-        for steps, ported in curve.items():
-            accuracy, seconds = ported.accuracy(ported.accuracies), ported.waited / len(ported.accuracies)
-            cases.add_row(tool, f"{steps:,}", f"{accuracy:.1f} %", f"{seconds:.1f}")
-    return goals, cases
-
-
-def _draw(comparisons: Mapping[str, Comparison], file: Path) -> None:
-    """Draw the accuracies of each network by share, and its seconds by the number of goals."""
-    figure = Figure(figsize=(10, 4 * len(comparisons)), layout="constrained")
-    rows = figure.subplots(len(comparisons), 2, squeeze=False)
-    for (by_share, by_count), (name, comparison) in zip(rows, comparisons.items(), strict=True):
-        counts = list(comparison.collective)
-        together = comparison.collective[max(counts)]
-        case_by_case = {
-            f"{tool}, {steps:,} steps each": ported
-            for tool, curve in comparison.cases.items()
-            for steps, ported in curve.items()
-        }
-        for label, ported in {f"{max(counts)} goals together": together, **case_by_case}.items():
-            by_share.semilogx(*zip(*sorted(ported.accuracies.items()), strict=True), "o-", ms=3, label=label)
-        by_count.loglog(counts, [comparison.collective[n].waited for n in counts], "o-", label="together")
-        for label, ported in case_by_case.items():
-            each = ported.waited / len(ported.accuracies)
-            by_count.loglog(counts, [each * n for n in counts], "--", label=label)
-        by_share.set(title=name, xlabel="share of the source's multiply-adds", ylabel="accuracy, %")
-        by_count.set(title=name, xlabel="goals", ylabel="seconds of the processor")
-        for axes in (by_share, by_count):
-            axes.grid(alpha=0.3)
-            axes.legend(fontsize=8)
-    figure.savefig(file, dpi=120)
 
 
 def add_options(parser: ArgumentParser) -> None:
