@@ -19,7 +19,7 @@ import tensorflow as tf
 from executors.pruning.masks import Masks
 from executors.pruning.state import PruningState
 from executors.structure import Keep, Structure, Widths, narrow, trainable_weights
-from executors.training.trainer import Memory, cosine
+from executors.training.trainer import OptimizerState, cosine
 
 Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -137,17 +137,17 @@ class SegmentTraining:
     Attributes:
         segment: The segment with its present weights.
         steps: Number of training steps so far.
-        memory: The trainer's state besides the weights; None before the first step.
+        optimizer_state: The trainer's state besides the weights; None before the first step.
     """
 
     segment: NestedSegment
     steps: int = 0
-    memory: Memory | None = None
+    optimizer_state: OptimizerState | None = None
 
     def saved(self) -> bytes:
         """Return the training as bytes."""
         arrays = _arrays_of("segment", self.segment) | {"steps": np.array(self.steps)}
-        return _written(arrays | (self.memory.flat() if self.memory else {}))
+        return _written(arrays | (self.optimizer_state.flat() if self.optimizer_state else {}))
 
     @classmethod
     def loaded(cls, content: bytes) -> Self:
@@ -155,7 +155,7 @@ class SegmentTraining:
         arrays = _read(content)
         own = {name: array for name, array in arrays.items() if name.startswith("segment ")}
         segment = _segment_of(_parted(own)["segment"])
-        return cls(segment, int(arrays["steps"]), Memory.from_flat(arrays))
+        return cls(segment, int(arrays["steps"]), OptimizerState.from_flat(arrays))
 
 
 def train_nested(
@@ -177,11 +177,11 @@ def train_nested(
         keep: Called with the training after each part of it.
     """
     weights, schedule, segment = NestedWeights(state), cosine(steps), training.segment
-    memory, part = training.memory, -(-steps // _PARTS)
+    optimizer_state, part = training.optimizer_state, -(-steps // _PARTS)
     for first in range(training.steps, steps, part):
         end = min(first + part, steps)
         rng, losses = np.random.default_rng([state.assignment.seed, first]), []
-        state.trainer.restart(state.assignment.seed + first // part, memory)
+        state.trainer.restart(state.assignment.seed + first // part, optimizer_state)
         for step in range(first, end, _STEPS):
             place = np.clip(rng.uniform(-_BEYOND, 1 + _BEYOND), 0.0, 1.0)
             weights.show(first_units(segment.order, segment.widths(float(place))))
@@ -192,8 +192,8 @@ def train_nested(
                 report(after, float(np.mean(losses)))
                 losses.clear()
         segment = replace(segment, weights=weights.by_name)
-        memory = state.trainer.memory()
-        keep(SegmentTraining(segment, end, memory))
+        optimizer_state = state.trainer.optimizer_state()
+        keep(SegmentTraining(segment, end, optimizer_state))
         report(end, float(np.mean(losses)))
     return segment
 

@@ -15,7 +15,7 @@ from executors.pruning.reconstruction import Array, Compensation, Moments
 from executors.pruning.saliency import saliencies
 from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Structure, analyse, narrow, narrow_arrays
-from executors.training.trainer import Memory, Trainer
+from executors.training.trainer import OptimizerState, Trainer
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, share_left
 
@@ -76,7 +76,7 @@ class PruningState:
         loss: LossFactory,
         *,
         cuts: int = 0,
-        memory: Memory | None = None,
+        optimizer_state: OptimizerState | None = None,
     ) -> "PruningState":
         """Return the state of a network that has no masked units.
 
@@ -84,14 +84,16 @@ class PruningState:
             model: A network, which is changed in place from now on.
             loss: Makes the structure losses.
             cuts: Number of cuts on the edge so far.
-            memory: The state that an earlier trainer had for these weights.
+            optimizer_state: The state that an earlier trainer had for these weights.
         """
         structure = analyse(model, assignment.source.rules)
         _reduce_dropout(structure, assignment.source)
         masks, compensation = Masks(structure), Compensation(structure)
         structure_loss = loss(structure)
         seed = assignment.seed + cuts
-        trainer = Trainer(model, assignment.setup, seed, structure_loss, masks.apply, memory=memory)
+        trainer = Trainer(
+            model, assignment.setup, seed, structure_loss, masks.apply, optimizer_state=optimizer_state
+        )
         return cls(assignment, structure, masks, compensation, structure_loss, trainer, cuts=cuts)
 
     @property
@@ -118,14 +120,16 @@ class PruningState:
             loss: Makes the structure losses.
         """
         keep = {name: self.masks.keep[name] for name in structure.groups}
-        memory = self.trainer.memory()
-        arrays = {kind: narrow_arrays(structure, keep, moment) for kind, moment in memory.arrays.items()}
+        optimizer_state = self.trainer.optimizer_state()
+        arrays = {
+            kind: narrow_arrays(structure, keep, moment) for kind, moment in optimizer_state.arrays.items()
+        }
         state = PruningState.of(
             narrow(structure, keep),
             self.assignment,
             loss,
             cuts=self.cuts,
-            memory=replace(memory, arrays=arrays),
+            optimizer_state=replace(optimizer_state, arrays=arrays),
         )
         state.trainer.learning_rate = _pace(self.assignment) * state.trainer.usual_rate
         return replace(state, start=self.start)

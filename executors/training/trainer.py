@@ -31,12 +31,12 @@ _PRIMING_STEPS = 10
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
 
-#: How the names begin under which the moments of a memory are saved.
+#: How the names begin under which the moments of a state are saved.
 _MOMENT = "memory"
 
 
 @dataclass(frozen=True)
-class Memory:
+class OptimizerState:
     """The state of a trainer besides the network's weights.
 
     Attributes:
@@ -52,7 +52,7 @@ class Memory:
     loss: float | None = None
 
     def flat(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the memory as arrays by name, without the loss."""
+        """Return the state as arrays by name, without the loss."""
         moments_by_name = {
             f"{_MOMENT} {kind} {path}": moment
             for kind, of_weights in self.arrays.items()
@@ -61,8 +61,8 @@ class Memory:
         return {"optimizer": np.array(self.optimizer), "updates": np.array(self.steps), **moments_by_name}
 
     @classmethod
-    def from_flat(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "Memory | None":
-        """Return the memory in the arrays of `flat`, by name; None where there is none."""
+    def from_flat(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "OptimizerState | None":
+        """Return the state in the arrays of `flat`, by name; None where there is none."""
         if "optimizer" not in arrays:
             return None
         parts: dict[str, dict[str, Floats]] = {}
@@ -94,7 +94,7 @@ class Trainer:
         seed: Seed for the order of the examples.
         penalty: Added to the loss at every step; reads variables only.
         after_step: Runs after every update, in the same graph.
-        memory: The state that an earlier trainer had for these weights, to go on with.
+        optimizer_state: The state that an earlier trainer had for these weights, to go on with.
         objective: None for a `SupervisedObjective`.
 
     Attributes:
@@ -111,12 +111,14 @@ class Trainer:
         penalty: Callable[[], tf.Tensor] | None = None,
         after_step: Callable[[], None] | None = None,
         *,
-        memory: Memory | None = None,
+        optimizer_state: OptimizerState | None = None,
         objective: TrainingObjective | None = None,
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
-        self._optimizer_name = memory.optimizer if memory else optimizer_of(model, setup.params)
+        self._optimizer_name = (
+            optimizer_state.optimizer if optimizer_state else optimizer_of(model, setup.params)
+        )
         self.usual_rate = highest_rate(self._optimizer_name, setup.params)
         self.learning_rate = self.usual_rate
         self.loss: float | None = None
@@ -132,10 +134,10 @@ class Trainer:
         self._optimizer = make_optimizer(self._optimizer_name, self.usual_rate)
         self._optimizer.build([self._weights])
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
-        self.restart(seed, memory)
+        self.restart(seed, optimizer_state)
 
-    def restart(self, seed: int, memory: Memory | None = None) -> None:
-        """Go on from the weights as a new trainer with this seed and memory would, without another trace.
+    def restart(self, seed: int, optimizer_state: OptimizerState | None = None) -> None:
+        """Go on from the weights as a new trainer with this seed and state would, without another trace.
 
         Earlier random draws and optimizer states then make no difference: a training whose parts all begin
         like this ends at the same weights even if it is interrupted between two of them.
@@ -146,9 +148,9 @@ class Trainer:
             state.assign([(seed + number) % 2**31, 0])
         for variable in self._optimizer.variables:
             variable.assign(tf.zeros_like(variable))
-        self._primed = memory is not None or self._optimizer_name != ADAM
-        if memory is not None:
-            self._recall(memory)
+        self._primed = optimizer_state is not None or self._optimizer_name != ADAM
+        if optimizer_state is not None:
+            self._restore(optimizer_state)
         self.start_average()
 
     def train(self, schedule: Floats) -> float:
@@ -168,21 +170,21 @@ class Trainer:
             self.loss = self._train(schedule)
         return self.loss
 
-    def memory(self) -> Memory:
+    def optimizer_state(self) -> OptimizerState:
         """Return the state with which another trainer of these weights, or of a part of them, can go on."""
         names = trainable_weights(self.model)
         arrays = {
             kind: self._flattener.by_name(variable.numpy(), names)
             for kind, (variable,) in moments(self._optimizer).items()
         }
-        return Memory(self._optimizer_name, int(self._optimizer.iterations), arrays, self.loss)
+        return OptimizerState(self._optimizer_name, int(self._optimizer.iterations), arrays, self.loss)
 
-    def _recall(self, memory: Memory) -> None:
-        self.loss = memory.loss
-        self._optimizer.iterations.assign(memory.steps)
+    def _restore(self, optimizer_state: OptimizerState) -> None:
+        self.loss = optimizer_state.loss
+        self._optimizer.iterations.assign(optimizer_state.steps)
         names = trainable_weights(self.model)
         for kind, (variable,) in moments(self._optimizer).items():
-            arrays = memory.arrays[kind]
+            arrays = optimizer_state.arrays[kind]
             variable.assign(np.concatenate([np.reshape(arrays[name], -1) for name in names]))
 
     def _train(self, schedule: Floats) -> float:

@@ -22,7 +22,7 @@ from executors.structure import Structure, model_of
 from executors.training.evaluation import Evaluation
 from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
-from executors.training.trainer import Memory, Trainer, cosine
+from executors.training.trainer import OptimizerState, Trainer, cosine
 
 #: Parts of a stage after each of which its training can be taken up again, and steps between two reports.
 _PARTS: Final = 8
@@ -39,17 +39,17 @@ class _Progress:
     Attributes:
         done: Number of steps so far.
         losses: Loss of each variant when the training of paths began; empty before.
-        memory: The trainer's state besides the weights; None at the start of a stage.
+        optimizer_state: The trainer's state besides the weights; None at the start of a stage.
     """
 
     done: int = 0
     losses: tuple[float, ...] = ()
-    memory: Memory | None = None
+    optimizer_state: OptimizerState | None = None
 
     def saved(self, supernet: Supernet) -> bytes:
         """Return it with the supernet as bytes."""
         file = io.BytesIO()
-        arrays: dict[str, Any] = self.memory.flat() if self.memory else {}
+        arrays: dict[str, Any] = self.optimizer_state.flat() if self.optimizer_state else {}
         content = np.frombuffer(supernet.saved(self.losses), np.uint8)
         np.savez(file, supernet=content, done=np.array(self.done), **arrays)
         return file.getvalue()
@@ -59,7 +59,7 @@ class _Progress:
         """Return the supernet and the progress that were saved."""
         with np.load(io.BytesIO(part), allow_pickle=False) as arrays:
             supernet, losses = Supernet.loaded(arrays["supernet"].tobytes(), source, largest)
-            return supernet, cls(int(arrays["done"]), tuple(losses), Memory.from_flat(dict(arrays)))
+            return supernet, cls(int(arrays["done"]), tuple(losses), OptimizerState.from_flat(dict(arrays)))
 
 
 #: Learning rates of Adam in the two stages, in the second one unless the settings have one: by then variants
@@ -158,7 +158,7 @@ class SupernetTraining:
         trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, objective=objective)
         while (done := self._state.done) < end:
             # Each part begins as it does after an interruption, so that both end at the same weights.
-            trainer.restart(seed + done, self._state.memory)
+            trainer.restart(seed + done, self._state.optimizer_state)
             part_end = min(done + part, end)
             while done < part_end:
                 after = min(done + _REPORT_STEPS, part_end)
@@ -167,8 +167,8 @@ class SupernetTraining:
                 self._progress.report(done, total, loss)
             if done == end:
                 trainer.apply_average()
-            memory = None if done == end else trainer.memory()
-            self._state = replace(self._state, done=done, memory=memory)
+            optimizer_state = None if done == end else trainer.optimizer_state()
+            self._state = replace(self._state, done=done, optimizer_state=optimizer_state)
             self._progress.keep(_PART, self._state.saved(self._supernet))
 
     def _features(self) -> Dataset:

@@ -142,7 +142,9 @@ class NestedExecutor(PruningExecutor):
 
         smallest = source.network(segment.narrowest).flops
         at = replace(assignment, budget={FLOPS: smallest}, seed=assignment.seed + len(self._segments))
-        state = PruningState.of(segment.network(source), at, self._structure_loss, memory=training.memory)
+        state = PruningState.of(
+            segment.network(source), at, self._structure_loss, optimizer_state=training.optimizer_state
+        )
         return train_nested(training, state.at_start_of(at), steps, report, keep)
 
     def _begun(self, assignment: Assignment, narrowest: Widths, within: Within) -> SegmentTraining:

@@ -62,10 +62,10 @@ def test_a_network_that_loses_its_last_norm_keeps_its_optimizer():
     setup = training_setup(learning_rate=None)
     state = PruningState.of(source, Assignment(source, {}, (), setup, 0, analyse(source)), lambda _: None)
     state.trainer.train(constant(3))
-    before = state.trainer.memory()
+    before = state.trainer.optimizer_state()
     rebuilt = state.rebuilt(remove_blocks(state.structure, removable_blocks(state.structure)), lambda _: None)
     assert not any(isinstance(layer, layers.BatchNormalization) for layer in rebuilt.trainer.model.layers)
-    after = rebuilt.trainer.memory()
+    after = rebuilt.trainer.optimizer_state()
     assert (after.optimizer, after.steps) == (before.optimizer, 3) == ("sgd", 3)
     assert rebuilt.trainer.usual_rate == state.trainer.usual_rate
     for path, moment in after.arrays["momentums"].items():

@@ -76,7 +76,7 @@ def test_a_step_of_gradient_descent_moves_what_it_uses_alone(training_setup, dat
         expected[column] = weights * (1 - 5e-4 * 0.05) + 0.9 * momentum[column] - 0.05 * gradient
     for actual, wanted in zip(after, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
-    for actual, wanted in zip(trainer.memory().arrays["momentums"].values(), momentum, strict=True):
+    for actual, wanted in zip(trainer.optimizer_state().arrays["momentums"].values(), momentum, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -85,6 +85,6 @@ def test_what_no_step_uses_keeps_its_bytes(training_setup, data, optimizer):
     before, after, trainer, _ = trained(training_setup, data, optimizer)
     np.testing.assert_array_equal(after[1], before[1])
     assert not np.allclose(after[0], before[0])
-    for moments in trainer.memory().arrays.values():
+    for moments in trainer.optimizer_state().arrays.values():
         _, never, _ = moments.values()
         assert not never.any()

@@ -203,10 +203,10 @@ def test_a_trainer_with_the_memory_of_another_goes_on_as_if_it_were_that(few):
     first.train(constant(6))
     stopped = keras.models.clone_model(never_stopped)
     stopped.set_weights(never_stopped.get_weights())
-    second = Trainer(stopped, few, 1, memory=first.memory())
+    second = Trainer(stopped, few, 1, optimizer_state=first.optimizer_state())
     for trainer in (first, second):
         trainer.train(constant(6))
-    assert second.memory().steps == first.memory().steps
+    assert second.optimizer_state().steps == first.optimizer_state().steps
     assert_same_weights(stopped, never_stopped, 1e-5)
 
 
@@ -218,10 +218,10 @@ def test_a_trainer_that_restarts_trains_as_a_new_one_does(few, remembers):
     model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
     first = Trainer(model, few, 0)
     first.train(constant(5))
-    memory = first.memory() if remembers else None
+    optimizer_state = first.optimizer_state() if remembers else None
     other = copied(model)
-    first.restart(7, memory)
-    for trainer in (first, Trainer(other, few, 7, memory=memory)):
+    first.restart(7, optimizer_state)
+    for trainer in (first, Trainer(other, few, 7, optimizer_state=optimizer_state)):
         trainer.train(constant(5))
         trainer.apply_average()
     assert_same_weights(other, model, 0)
@@ -235,10 +235,12 @@ def test_a_memory_is_cut_with_the_network(few):
     masked = Trainer(wide, few, 0, after_step=masks.apply)
     masked.train(constant(4))
     masks.set({name: np.arange(group.size) % 3 != 1 for name, group in structure.groups.items()})
-    memory = masked.memory()
-    arrays = {kind: narrow_arrays(structure, masks.keep, actual) for kind, actual in memory.arrays.items()}
+    optimizer_state = masked.optimizer_state()
+    arrays = {
+        kind: narrow_arrays(structure, masks.keep, actual) for kind, actual in optimizer_state.arrays.items()
+    }
     small = narrow(structure, masks.keep)
-    narrowed = Trainer(small, few, 1, memory=dataclasses.replace(memory, arrays=arrays))
+    narrowed = Trainer(small, few, 1, optimizer_state=dataclasses.replace(optimizer_state, arrays=arrays))
     for trainer in (masked, narrowed):
         trainer.train(constant(6))
     assert_same_weights(small, narrow(structure, masks.keep), 1e-4)
@@ -250,7 +252,7 @@ def test_the_last_loss_is_remembered(training_setup):
     losses = [trainer.train(constant(3)) for _ in range(2)]
     assert trainer.loss == losses[-1] != losses[0]
     trainer.train(constant(0))
-    successor = Trainer(linear(), training_setup, 0, memory=trainer.memory())
+    successor = Trainer(linear(), training_setup, 0, optimizer_state=trainer.optimizer_state())
     assert successor.loss == losses[-1]
 
 

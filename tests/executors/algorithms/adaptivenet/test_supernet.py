@@ -93,7 +93,7 @@ def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, di
     first = trainer.train(constant(10) * 0)
     trainer.train(constant(60))
     assert trainer.train(constant(10) * 0) < 0.7 * first
-    assert len(trainer.model.trainable_variables) == len(trainer.memory().arrays["momentums"])
+    assert len(trainer.model.trainable_variables) == len(trainer.optimizer_state().arrays["momentums"])
 
 
 @pytest.mark.slow

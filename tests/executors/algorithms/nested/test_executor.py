@@ -23,7 +23,7 @@ from executors.pruning.elastic import (
 from executors.pruning.state import PruningState
 from executors.structure import analyse, copied, narrow
 from executors.training.evaluation import Evaluation
-from executors.training.trainer import Memory
+from executors.training.trainer import OptimizerState
 from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
@@ -165,13 +165,15 @@ def test_a_source_without_channel_groups_is_prepared_as_it_is(training_setup) ->
 
 def test_a_training_is_the_same_after_saving() -> None:
     weights = {"dense/kernel": np.ones((2, 3), np.float32)}
-    memory = Memory("sgd", 5, {"momentums": {"dense/kernel": np.full((2, 3), 0.5, np.float32)}})
-    training = SegmentTraining(NestedSegment({}, {}, {}, weights), 3, memory)
+    optimizer_state = OptimizerState(
+        "sgd", 5, {"momentums": {"dense/kernel": np.full((2, 3), 0.5, np.float32)}}
+    )
+    training = SegmentTraining(NestedSegment({}, {}, {}, weights), 3, optimizer_state)
     again = SegmentTraining.loaded(training.saved())
-    assert (again.steps, again.memory.optimizer, again.memory.steps) == (3, "sgd", 5)
-    for kind, moments in memory.arrays.items():
+    assert (again.steps, again.optimizer_state.optimizer, again.optimizer_state.steps) == (3, "sgd", 5)
+    for kind, moments in optimizer_state.arrays.items():
         for path, moment in moments.items():
-            np.testing.assert_array_equal(again.memory.arrays[kind][path], moment)
+            np.testing.assert_array_equal(again.optimizer_state.arrays[kind][path], moment)
     np.testing.assert_array_equal(again.segment.weights["dense/kernel"], weights["dense/kernel"])
     assert SegmentTraining.loaded(SegmentTraining(training.segment).saved()).memory is None
 
