@@ -9,10 +9,10 @@ from executors.data.errors import SchemaSourceError, invalid
 from executors.data.storage import StorageError
 from executors.readers.builtin import BUILTIN, read_builtin
 from executors.readers.csv_files import CsvReader
-from executors.readers.fitting import fitted
 from executors.readers.formats import Reader, Request, Schema
 from executors.readers.images import ImageFolderReader
 from executors.readers.jsonl_files import JsonlReader
+from executors.readers.matching import matched_to_model
 from executors.readers.npz import NpzReader
 from executors.readers.tfrecords import TFRecordReader
 from executors.structure.signature import Signature
@@ -58,7 +58,7 @@ def load_dataset(
     """
     request = Request(signature, text, labelled=labelled)
     if source.startswith(BUILTIN):
-        return fitted(read_builtin(source), request, source)
+        return matched_to_model(read_builtin(source), request, source)
     try:
         request = replace(request, schema=_decided(source, train or source, request))
         reader, path = _reader(source), Path(source)
@@ -70,7 +70,7 @@ def load_dataset(
             source, f"what cannot be read ({error.strerror})", "readable data", "check the file"
         )
         raise invalid(problem) from error
-    return replace(fitted(arrays, request, source), left_out=left_out)
+    return replace(matched_to_model(arrays, request, source), left_out=left_out)
 
 
 def _decided(source: str, schema_source: str, request: Request) -> Schema:

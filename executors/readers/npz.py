@@ -9,8 +9,8 @@ import numpy as np
 
 from executors.data.errors import invalid
 from executors.data.storage import IN_MEMORY_BYTES, Array, Rows, StorageError
-from executors.readers.fitting import check_shape
 from executors.readers.formats import Arrays, Reader, Request, Schema
+from executors.readers.matching import check_shape
 from executors.structure.signature import Output, Tensor
 from mistify.errors import MistifyError, Problem
 from mistify.parsing.quantities import format_bytes

@@ -25,7 +25,7 @@ from mistify.wording import listed
 _BLOCK = 1_000
 
 
-def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
+def matched_to_model(arrays: Arrays, request: Request, source: str) -> Dataset:
     """Return the data in the names and the order of a model.
 
     Args:
