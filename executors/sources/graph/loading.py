@@ -21,7 +21,7 @@ from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 from executors.sources.graph.checks import is_message, remove_checks
 from executors.sources.graph.source import SIGNATURE, FrozenGraph
-from executors.sources.guard import limited
+from executors.sources.resource_limits import limited_resources
 
 #: Memory to load a graph: so many times its files.
 _COPIES: Final = 8
@@ -65,10 +65,10 @@ def load_graph(path: Path) -> FrozenGraph:
         MistifyError: INVALID_MODEL: it is damaged, does more than compute, or has no such signature of a free
             batch dimension and tensors of known sizes.
     """
-    with limited(path, _LEAST_MEMORY):
+    with limited_resources(path, _LEAST_MEMORY):
         inspected = inspect_source(path)
         _check_operations(path)
-    with limited(path, _LEAST_MEMORY + _COPIES * inspected.size):
+    with limited_resources(path, _LEAST_MEMORY + _COPIES * inspected.size):
         try:
             loaded = tf.saved_model.load(str(path))
         except Exception as error:

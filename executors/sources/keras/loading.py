@@ -1,7 +1,7 @@
 """Models of Keras from files, directories, architectures by name: checked, flat, ready to adapt.
 
 A file or directory is inspected before anything of it is loaded (`executors.inspection`), and then loaded
-under limits of memory and processor time (`executors.sources.guard`).
+under limits of memory and processor time (`executors.sources.resource_limits`).
 """
 
 from functools import partial
@@ -14,7 +14,6 @@ from executors.inspection import Inspected, SourceKind, inspect_source
 from executors.inspection.directories import NOT_ADAPTABLE
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.sources.guard import limited
 from executors.sources.keras.applications import application
 from executors.sources.keras.builtin import builtin_source
 from executors.sources.keras.flat import check_finite, flatten
@@ -22,6 +21,7 @@ from executors.sources.keras.hub_files import with_preset
 from executors.sources.keras.keras3 import load_file
 from executors.sources.keras.presets import load_preset
 from executors.sources.keras.saved_model import load_saved_model
+from executors.sources.resource_limits import limited_resources
 from mistify.errors import MistifyError
 
 __all__ = ["builtin_source", "flatten", "load_application", "load_keras"]
@@ -45,9 +45,9 @@ def load_keras(path: Path, sequence: int | None = None, classes: int | None = No
     Raises:
         MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
     """
-    with limited(path, _LEAST_MEMORY):
+    with limited_resources(path, _LEAST_MEMORY):
         inspected = inspect_source(path, partial(_registered, path))
-    with limited(path, _LEAST_MEMORY + _COPIES * inspected.size):
+    with limited_resources(path, _LEAST_MEMORY + _COPIES * inspected.size):
         try:
             model = _load(path, inspected, sequence, classes)
             check_finite(path, model)
@@ -79,7 +79,7 @@ def load_application(
         MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.
     """
     place = f"keras.applications/{name}"
-    with limited(place, _APPLICATION_MEMORY):
+    with limited_resources(place, _APPLICATION_MEMORY):
         model = application(name, classes, size, weights)
         check_finite(place, model)
         return flatten(place, model)

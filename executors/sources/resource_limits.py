@@ -21,7 +21,7 @@ class _ProcessorTimeError(Exception):
 
 
 @contextmanager
-def limited(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -> Iterator[None]:
+def limited_resources(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -> Iterator[None]:
     """Limit the context's use of additional memory and processor time.
 
     Writable memory is limited (RLIMIT_DATA), not addresses: TensorFlow maps gigabytes that it never uses. An

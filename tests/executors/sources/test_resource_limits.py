@@ -37,10 +37,10 @@ print(peak() - before)
 
 BUSY = """
 import time
-from executors.sources.guard import limited
+from executors.sources.resource_limits import limited_resources
 from mistify.errors import MistifyError
 try:
-    with limited("model.keras", 2**30, seconds=1):
+    with limited_resources("model.keras", 2**30, seconds=1):
         while True:
             pass
 except MistifyError as error:
