@@ -12,8 +12,8 @@ from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Tensors
 from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array, bind
+from mistify_client.subnets.block_cache import BlockCache
 from mistify_client.subnets.prefixes import PrefixNode, tree_of
-from mistify_client.subnets.residence import ResidentBlocks
 from mistify_client.subnets.space import Subnet
 from mistify_client.subnets.table import LatencyTable
 
@@ -97,7 +97,7 @@ class GroupEvaluation:
         order = list(tree.runs())
         batches = math.ceil(len(next(iter(self._inputs.values()))) / self._batch)
         limit = max(self._block_bytes, *(sum(map(self._size, subnet)) for subnet in subnets))
-        blocks = ResidentBlocks(self._loaded, self._size, limit, order)
+        blocks = BlockCache(self._loaded, self._size, limit, order)
         for number in range(batches):
             rows = slice(number * self._batch, (number + 1) * self._batch)
             values = {name: array[rows] for name, array in self._inputs.items()}
@@ -115,9 +115,7 @@ class GroupEvaluation:
         return variant.content.size + self._bytes_at[variant.start] + self._bytes_at[variant.end]
 
 
-def _run(
-    node: PrefixNode, tensors: Tensors, blocks: ResidentBlocks
-) -> Iterator[tuple[int, dict[str, Array]]]:
+def _run(node: PrefixNode, tensors: Tensors, blocks: BlockCache) -> Iterator[tuple[int, dict[str, Array]]]:
     """Yield the outputs of each subnet behind a node, depth first; features are dropped after use.
 
     Args:

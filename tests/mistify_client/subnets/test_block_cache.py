@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mistify_client.subnets.residence import ResidentBlocks
+from mistify_client.subnets.block_cache import BlockCache
 from tests.mistify_client.subnets.spaces import variant
 
 SIX = [variant(name, 0, 1) for name in "abcdef"]
@@ -39,7 +39,7 @@ def test_no_other_order_of_leaving_needs_fewer_loads(room, seed):
     """Over two rounds; the reference does not know that a third one would follow."""
     rng = np.random.default_rng(seed)
     once = [SIX[number] for number in rng.integers(6, size=9)]
-    blocks = ResidentBlocks(Counted, lambda one: 10, 10 * room, once)
+    blocks = BlockCache(Counted, lambda one: 10, 10 * room, once)
     for _ in range(2):
         assert [blocks.next(one).variant for one in once] == once
     least = least_loads([one.file for one in 2 * once], room)
@@ -50,7 +50,7 @@ def test_what_is_in_memory_keeps_to_the_bound():
     sizes = dict(zip(SIX, (5, 10, 15, 20, 25, 60), strict=True))
     rng = np.random.default_rng(0)
     once = [SIX[number] for number in rng.integers(6, size=40)]
-    blocks = ResidentBlocks(Counted, sizes.get, 50, once)
+    blocks = BlockCache(Counted, sizes.get, 50, once)
     for one in once:
         blocks.next(one)
         held = sum(sizes[each] for each in blocks._resident)
@@ -58,7 +58,7 @@ def test_what_is_in_memory_keeps_to_the_bound():
 
 
 def test_where_there_is_room_each_is_loaded_once():
-    blocks = ResidentBlocks(Counted, lambda one: 10, 60, SIX)
+    blocks = BlockCache(Counted, lambda one: 10, 60, SIX)
     for _ in range(3):
         for one in SIX:
             blocks.next(one)

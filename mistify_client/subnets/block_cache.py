@@ -1,4 +1,4 @@
-"""Blocks in memory, as many as a bound allows; those leave it that run last."""
+"""A cache of blocks in memory, as many as a limit allows; those that run last leave it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.memory import return_memory
 
 
-class ResidentBlocks:
+class BlockCache:
     """The blocks of runs that are known and come again and again, each loaded when it is needed.
 
     Where there is no room for another block, the one that is not needed for the longest time leaves (Belady,
@@ -42,24 +42,24 @@ class ResidentBlocks:
         for place, variant in enumerate(runs):
             self._places.setdefault(variant, []).append(place)
         self._now = 0
-        self._resident: dict[BlockVariant, LoadedBlock] = {}
+        self._cached: dict[BlockVariant, LoadedBlock] = {}
 
     def next(self, variant: BlockVariant) -> LoadedBlock:
         """Return the block that runs next."""
-        if variant not in self._resident:
+        if variant not in self._cached:
             self._make_room(self._size(variant))
-            self._resident[variant] = self._load(variant)
+            self._cached[variant] = self._load(variant)
             self.loads += 1
         self._now = (self._now + 1) % self._round
-        return self._resident[variant]
+        return self._cached[variant]
 
     def _make_room(self, needed: int) -> None:
-        taken = sum(map(self._size, self._resident))
+        taken = sum(map(self._size, self._cached))
         if taken + needed <= self._limit:
             return
-        while self._resident and taken + needed > self._limit:
-            last = max(self._resident, key=self._runs_until)
-            del self._resident[last]
+        while self._cached and taken + needed > self._limit:
+            last = max(self._cached, key=self._runs_until)
+            del self._cached[last]
             taken -= self._size(last)
         return_memory()
 
