@@ -13,12 +13,7 @@ _WORDS = re.compile(
     r"\bmend(s|ed|ing)?\b|\bno (TOML|JSON|CSV|UTF-8)\b|\bat the (most|least)\b|\banew\b|\bIn words\b"
     r"|\bgo(es)? on (with|by itself|where)\b|\bloads nothing\b|\btravels? by (itself|themselves)\b"
 )
-#: Decisions are kept as they were written.
-PAGES = sorted(
-    page
-    for page in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"))
-    if "decisions" not in page.parts
-)
+PAGES = sorted({*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")})
 PACKAGES = ("mistify", "executors", "mistify_server", "mistify_client")
 
 
