@@ -22,12 +22,12 @@ from mistify_client.examples import Examples, read_arrays, with_whole_answers
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.versions import install_pool, open_current, state_directory
 from mistify_client.subnets.additive import fastest
+from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.candidates import Candidate, best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
-from mistify_client.subnets.supply import BlockSupply, promising
 from mistify_client.subnets.table import SECONDS, LatencyTable, latency_table
 
 #: The directory of latency tables in the state directory.
@@ -109,37 +109,37 @@ def adapt(
         measure = partial(
             latency_table, files, state=tables, threads=threads, seconds=seconds, on_progress=on_progress
         )
-        supply = BlockSupply(files, state, store, token_file, on_progress)
-        supplied = _supplied(version, supply, latency, measure)
-        space = supplied.space
+        downloads = BlockDownloads(files, state, store, token_file, on_progress)
+        measured = _measured_space(version, downloads, latency, measure)
+        space = measured.space
         on_progress(f"searching {counted(space.count, 'subnet')} on {_as_text(examples)}")
-        evaluation = GroupEvaluation(files, space.store, supplied.table, examples.inputs)
+        evaluation = GroupEvaluation(files, space.store, measured.table, examples.inputs)
         scorer = SubnetScorer(
             evaluation, space.store, space.original, examples.targets, version.manifest.metric
         )
-        candidates = search(space, supplied.table, scorer, supplied.budget_ms, strategy)
-        candidates += _found_before(version, state, supplied, scorer, candidates)
+        candidates = search(space, measured.table, scorer, measured.budget_ms, strategy)
+        candidates += _found_before(version, state, measured, scorer, candidates)
         pool = SubnetPool(
             store=version.blocks_digest,
-            budget_ms=supplied.budget_ms,
+            budget_ms=measured.budget_ms,
             original_ms=candidates[0].latency_ms,
             metric=scorer.metric,
             examples=len(examples),
             data=str(data.resolve()),
             strategy=strategy,
             entries=best_entries(
-                _without_copy(candidates, space), scorer.figure, candidates[0], supplied.table.engine
+                _without_copy(candidates, space), scorer.figure, candidates[0], measured.table.engine
             ),
         )
         pool = install_pool(package, pool, expected=version.directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
-    original = candidates[0].entry(scorer.figure, supplied.table.engine)
+    original = candidates[0].entry(scorer.figure, measured.table.engine)
     return AdaptationResult(
         version, chosen, original, pool, len(candidates), evaluation.runs, evaluation.saved
     )
 
 
-class _Supplied(NamedTuple):
+class _MeasuredSpace(NamedTuple):
     """The subnets of the available blocks, their latencies, and the target latency."""
 
     space: SubnetSpace
@@ -147,17 +147,17 @@ class _Supplied(NamedTuple):
     budget_ms: float
 
 
-def _supplied(
+def _measured_space(
     version: Package,
-    supply: BlockSupply,
+    downloads: BlockDownloads,
     latency: Quantity,
     measure: Callable[[BlockStore], LatencyTable],
-) -> _Supplied:
+) -> _MeasuredSpace:
     """Fetch the needed blocks and those that may be of use; measure them and the shipped network.
 
     Args:
         version: The package's version.
-        supply: The supply of its blocks.
+        downloads: Fetches the blocks that are not here.
         latency: The limit given to `adapt`.
         measure: Returns the latencies of the blocks of a store.
 
@@ -166,20 +166,20 @@ def _supplied(
     """
 
     def measured() -> tuple[SubnetSpace, LatencyTable]:
-        space = SubnetSpace(with_shipped(supply.store, version))
+        space = SubnetSpace(with_shipped(downloads.store, version))
         return space, measure(space.store)
 
-    whole = SubnetSpace(supply.whole)
-    supply.fetch((*whole.original, *(whole.served or ())))
+    whole = SubnetSpace(downloads.whole)
+    downloads.fetch((*whole.original, *(whole.served or ())))
     space, table = measured()
     budget_ms = latency.resolve(table.latency_ms(whole.original))
-    supply.fetch_if_possible(promising(whole, table, budget_ms))
+    downloads.fetch_if_possible(promising(whole, table, budget_ms))
     space, table = measured()
     if table.latency_ms(fastest(space, table)) > budget_ms:
-        supply.fetch(whole.variants)
+        downloads.fetch(whole.variants)
         space, table = measured()
     _check_reachable(space, table, latency, budget_ms)
-    return _Supplied(space, table, budget_ms)
+    return _MeasuredSpace(space, table, budget_ms)
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def _check_untuned(version: Package) -> None:
 
 
 def _found_before(
-    version: Package, state: Path, supplied: _Supplied, scorer: SubnetScorer, others: Sequence[Candidate]
+    version: Package, state: Path, measured: _MeasuredSpace, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the subnets of the old pool that are not among others, scored on the present data.
 
@@ -231,12 +231,12 @@ def _found_before(
     with suppress(MistifyError):  # a pool that cannot be read is replaced, or whose blocks are gone
         pool = SubnetPool.load(state, version)
         there = {one.subnet for one in others}
-        subnets = [supplied.space.store.network_of(entry.files) for entry in (pool.entries if pool else ())]
+        subnets = [measured.space.store.network_of(entry.files) for entry in (pool.entries if pool else ())]
         new = [subnet for subnet in subnets if subnet not in there]
         if new:
             scores = scorer(new)
             return [
-                Candidate(subnet, supplied.table.latency_ms(subnet), score)
+                Candidate(subnet, measured.table.latency_ms(subnet), score)
                 for subnet, score in zip(new, scores, strict=True)
             ]
     return []

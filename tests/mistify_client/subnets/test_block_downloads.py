@@ -17,7 +17,7 @@ from mistify_client.origin import ORIGIN, Origin, note_token_file
 from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.adapting import TABLES, adapt
-from mistify_client.subnets.supply import BlockSupply, promising
+from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.table import LatencyTable
 from tests.mistify_client.pools import make_elastic_package
 from tests.mistify_client.subnets.spaces import known
@@ -209,8 +209,8 @@ def fetch_all(device, token_file=None):
     """Fetch all blocks of a device's package."""
     store = BlockStore.load(device)
     with BlockFiles(device) as files:
-        supply = BlockSupply(files, state_directory(device), store, token_file, lambda line: None)
-        supply.fetch(store.variants)
+        downloads = BlockDownloads(files, state_directory(device), store, token_file, lambda line: None)
+        downloads.fetch(store.variants)
 
 
 def sent(service):

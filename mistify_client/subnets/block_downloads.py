@@ -1,4 +1,4 @@
-"""The blocks of a package on a device, and the supply of others that may be of use."""
+"""The blocks of a package on a device, and downloads of others that may be of use."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,7 +32,7 @@ _LATENCY_DOUBT: Final = 0.3
 _LOSS_DOUBT: Final = 1.5
 
 
-class BlockSupply:
+class BlockDownloads:
     """The blocks of a package, some of which may have yet to be fetched.
 
     Args:
