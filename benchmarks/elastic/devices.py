@@ -38,12 +38,12 @@ from benchmarks.elastic.stores import TRAINED, PortedBlocks, add_options, device
 from benchmarks.harness.run import Figures, Target, run, seeds_of
 from mistify_client.examples import Examples
 from mistify_client.subnets.block_downloads import promising
+from mistify_client.subnets.block_latencies import LatencyTable, latency_table
 from mistify_client.subnets.candidates import best_entries
 from mistify_client.subnets.reuse import GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import search
 from mistify_client.subnets.space import Subnet, SubnetSpace
-from mistify_client.subnets.table import LatencyTable, latency_table
 
 DEVICES: Final = 10
 

@@ -48,13 +48,13 @@ from benchmarks.harness.run import Figures, Target, paired_ratio, run, seeds_of
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
+from mistify_client.subnets.block_latencies import LatencyTable, latency_table
 from mistify_client.subnets.candidates import Candidate, Scorer, SubnetScore
 from mistify_client.subnets.neighbourhood import NearbyMoves
 from mistify_client.subnets.reuse import FEATURE_BYTES, GroupEvaluation
 from mistify_client.subnets.scores import SubnetScorer
 from mistify_client.subnets.search import Strategy, search
 from mistify_client.subnets.space import Subnet, SubnetSpace
-from mistify_client.subnets.table import LatencyTable, latency_table
 
 #: The budget, as a share of the original network's latency.
 BUDGET: Final = 0.6

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.package.blocks import BlockVariant
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.candidates import Candidate, Candidates
 from mistify_client.subnets.space import Subnet, SubnetSpace
-from mistify_client.subnets.table import LatencyTable
 
 #: How many subnets are scored all along the latencies.
 _ELSEWHERE: Final = 8

@@ -17,8 +17,8 @@ from mistify_client.origin import Origin, token_file_for
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
 from mistify_client.subnets.additive import best_sums
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.space import SubnetSpace
-from mistify_client.subnets.table import LatencyTable
 
 #: How often the best subnets are computed, each time with other latencies and losses, and how many of them
 #: count each time, between these multiples of the limit.

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.pool import PoolEntry
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.space import Subnet
-from mistify_client.subnets.table import LatencyTable
 
 #: What a loss counts beside an accuracy. On few examples, accuracies of subnets hardly differ, and by chance.
 _LOSS_WEIGHT: Final = 0.5

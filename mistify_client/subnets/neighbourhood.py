@@ -9,9 +9,9 @@ import numpy as np
 from typing_extensions import override
 
 from mistify.package.blocks import BlockVariant
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.moves import ATTEMPTS, AnywhereMoves, first_different
 from mistify_client.subnets.space import Subnet, SubnetSpace
-from mistify_client.subnets.table import LatencyTable
 
 #: How wide the band is: its half, as a share of the budget.
 BAND: Final = 0.05

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mistify.package.blocks import BlockVariant
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.space import Subnet
-from mistify_client.subnets.table import LatencyTable
 
 #: The first blocks of a subnet.
 Prefix: TypeAlias = tuple[BlockVariant, ...]

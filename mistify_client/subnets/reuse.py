@@ -13,9 +13,9 @@ from mistify_client.assembly.executions import Tensors
 from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.subnets.block_cache import BlockCache
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.prefixes import PrefixNode, tree_of
 from mistify_client.subnets.space import Subnet
-from mistify_client.subnets.table import LatencyTable
 
 #: The examples of a batch. Larger ones run no faster, as their features do not fit into caches.
 BATCH: Final = 10

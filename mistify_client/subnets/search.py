@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from mistify_client.subnets.additive import additive, fastest
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.candidates import Candidate, Candidates, Scorer
 from mistify_client.subnets.moves import ATTEMPTS, AnywhereMoves, Moves
 from mistify_client.subnets.neighbourhood import BAND, NearbyMoves
 from mistify_client.subnets.space import Subnet, SubnetSpace
-from mistify_client.subnets.table import LatencyTable
 
 #: The share of a population that has children.
 _PARENTS: Final = 0.4

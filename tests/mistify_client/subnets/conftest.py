@@ -10,8 +10,8 @@ import pytest
 from mistify.costs.quantization import Quantization
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
+from mistify_client.subnets.block_latencies import LatencyTable, latency_table
 from mistify_client.subnets.space import SubnetSpace
-from mistify_client.subnets.table import LatencyTable, latency_table
 from tests.support import elastic_stores
 
 

@@ -9,8 +9,8 @@ from mistify.package.blocks import BlockEstimate, BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify_client.assembly.executions import Execution
+from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.space import Subnet, SubnetSpace
-from mistify_client.subnets.table import LatencyTable
 
 
 def variant(name: str, start: int, span: int) -> BlockVariant:

@@ -9,7 +9,7 @@ from mistify.machine import machine, runtime
 from mistify.package.block_files import BlockFiles
 from mistify.package.manifest import NETWORK
 from mistify_client.assembly.executions import Execution
-from mistify_client.subnets.table import LatencyTable, latency_table
+from mistify_client.subnets.block_latencies import LatencyTable, latency_table
 from tests.mistify_client.subnets import spaces
 
 NAME = "latency-interpreter-1.json"
