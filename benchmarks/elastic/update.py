@@ -62,7 +62,7 @@ from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import PagedSubnets, open_subnets
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.search_session import adapt
 
 _INTERVAL_MS: Final = 250
 

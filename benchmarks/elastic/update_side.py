@@ -13,7 +13,7 @@ from mistify.package.blocks import BlockStore
 from mistify.parsing.quantities import parse_time
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import Blocks, PagedNetwork
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.search_session import adapt
 from mistify_client.subnets.space import SubnetSpace
 
 

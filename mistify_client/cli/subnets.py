@@ -26,8 +26,8 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.porting.printing import print_line
 from mistify_client.runtime.versions import open_current, state_directory
-from mistify_client.subnets.adapting import AdaptationResult, adapt
 from mistify_client.subnets.search import Strategy
+from mistify_client.subnets.search_session import AdaptationResult, adapt
 from mistify_client.subnets.space import SubnetSpace
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -49,7 +49,7 @@ LOADS = "from mistify_client import load; load(roots[0])"
 ADAPTS = """
 from pathlib import Path
 from mistify.parsing.quantities import parse_time
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.search_session import adapt
 adapt(Path(roots[0]), Path(roots[0]).with_name("mine.npz"), parse_time("0.9x"), seconds=1e-3)
 """
 

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.elastic.packages import Size, write_package
 from benchmarks.elastic.update import Inference, Update, update_of
 from mistify.parsing.quantities import parse_time
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.search_session import adapt
 
 CHANGED = 100.0
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mistify_client.runtime.versions import state_directory
-from mistify_client.subnets.adapting import TABLES
+from mistify_client.subnets.search_session import TABLES
 from tests.mistify_client.pools import make_elastic_package
 from tests.support import elastic_stores
 

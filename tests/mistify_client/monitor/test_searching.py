@@ -18,7 +18,7 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_pool, state_directory
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.search_session import adapt
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.test_config import GOAL
 from tests.mistify_client.monitor.test_daemon import shown

@@ -16,9 +16,9 @@ from mistify_client.assembly.executions import Execution
 from mistify_client.origin import ORIGIN, Origin, note_token_file
 from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.subnets.adapting import TABLES, adapt
 from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.block_latencies import LatencyTable
+from mistify_client.subnets.search_session import TABLES, adapt
 from tests.mistify_client.pools import make_elastic_package
 from tests.mistify_client.subnets.spaces import known
 from tests.support import elastic_stores

@@ -24,7 +24,7 @@ import numpy as np
 from mistify.parsing.quantities import parse_time
 from mistify_client import load
 from tests.mistify_client.chains import load_chain
-from mistify_client.subnets.adapting import adapt
+from mistify_client.subnets.search_session import adapt
 
 root = Path(sys.argv[1])
 package, data, state = root / "package", root / "mine.npz", root / "package.state"

@@ -18,8 +18,8 @@ from mistify_client.files import held_alone
 from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.subnets.adapting import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.search import Strategy
+from mistify_client.subnets.search_session import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.chains import load_chain
 from tests.mistify_client.pools import make_block_package, make_elastic_package
