@@ -39,10 +39,10 @@ from benchmarks.harness.run import Figures, Target, run, seeds_of
 from mistify_client.examples import Examples
 from mistify_client.subnets.block_downloads import promising
 from mistify_client.subnets.block_latencies import LatencyTable, latency_table
-from mistify_client.subnets.candidates import best_entries
-from mistify_client.subnets.reuse import GroupEvaluation
-from mistify_client.subnets.scores import SubnetScorer
-from mistify_client.subnets.search import search
+from mistify_client.subnets.scoring.reuse import GroupEvaluation
+from mistify_client.subnets.scoring.scores import SubnetScorer
+from mistify_client.subnets.search.candidates import best_entries
+from mistify_client.subnets.search.strategies import search
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
 DEVICES: Final = 10

@@ -49,11 +49,11 @@ from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify_client.examples import Examples
 from mistify_client.subnets.block_latencies import LatencyTable, latency_table
-from mistify_client.subnets.candidates import Candidate, Scorer, SubnetScore
-from mistify_client.subnets.neighbourhood import NearbyMoves
-from mistify_client.subnets.reuse import FEATURE_BYTES, GroupEvaluation
-from mistify_client.subnets.scores import SubnetScorer
-from mistify_client.subnets.search import Strategy, search
+from mistify_client.subnets.scoring.reuse import FEATURE_BYTES, GroupEvaluation
+from mistify_client.subnets.scoring.scores import SubnetScorer
+from mistify_client.subnets.search.candidates import Candidate, Scorer, SubnetScore
+from mistify_client.subnets.search.neighbourhood import NearbyMoves
+from mistify_client.subnets.search.strategies import Strategy, search
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
 #: The budget, as a share of the original network's latency.

@@ -26,7 +26,7 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.porting.printing import print_line
 from mistify_client.runtime.versions import open_current, state_directory
-from mistify_client.subnets.search import Strategy
+from mistify_client.subnets.search.strategies import Strategy
 from mistify_client.subnets.search_session import AdaptationResult, adapt
 from mistify_client.subnets.space import SubnetSpace
 

@@ -16,8 +16,8 @@ from mistify.wording import counted
 from mistify_client.origin import Origin, token_file_for
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
-from mistify_client.subnets.additive import best_sums
 from mistify_client.subnets.block_latencies import LatencyTable
+from mistify_client.subnets.search.additive import best_sums
 from mistify_client.subnets.space import SubnetSpace
 
 #: How often the best subnets are computed, each time with other latencies and losses, and how many of them

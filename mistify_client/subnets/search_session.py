@@ -21,13 +21,13 @@ from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.examples import Examples, read_arrays, with_whole_answers
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.versions import install_pool, open_current, state_directory
-from mistify_client.subnets.additive import fastest
 from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.block_latencies import SECONDS, LatencyTable, latency_table
-from mistify_client.subnets.candidates import Candidate, best_entries
-from mistify_client.subnets.reuse import GroupEvaluation
-from mistify_client.subnets.scores import SubnetScorer
-from mistify_client.subnets.search import Strategy, search
+from mistify_client.subnets.scoring.reuse import GroupEvaluation
+from mistify_client.subnets.scoring.scores import SubnetScorer
+from mistify_client.subnets.search.additive import fastest
+from mistify_client.subnets.search.candidates import Candidate, best_entries
+from mistify_client.subnets.search.strategies import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
 
 #: The directory of latency tables in the state directory.

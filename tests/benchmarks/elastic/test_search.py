@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.elastic.search import SIDES, Moment, Watched, bests, figures_of, main, reached_by
 from benchmarks.harness.worker import TRAIN
-from mistify_client.subnets.candidates import Candidate, SubnetScore
+from mistify_client.subnets.search.candidates import Candidate, SubnetScore
 from tests.mistify_client.subnets.spaces import known
 
 

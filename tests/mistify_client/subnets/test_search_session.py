@@ -18,12 +18,12 @@ from mistify_client.files import held_alone
 from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.subnets.search import Strategy
+from mistify_client.subnets.search.strategies import Strategy
 from mistify_client.subnets.search_session import MOST_EXAMPLES, TABLES, adapt
 from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.chains import load_chain
 from tests.mistify_client.pools import make_block_package, make_elastic_package
-from tests.mistify_client.subnets.test_scores import in_keras
+from tests.mistify_client.subnets.scoring.test_scores import in_keras
 from tests.support import elastic_stores
 from tests.support.block_stores import images
 from tests.support.disks import files_limited_to

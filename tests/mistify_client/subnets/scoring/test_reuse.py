@@ -6,7 +6,7 @@ import pytest
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.runtime.inputs import bind
-from mistify_client.subnets.reuse import GroupEvaluation
+from mistify_client.subnets.scoring.reuse import GroupEvaluation
 from tests.mistify_client.chains import load_chain
 
 LIMITS = [{}, {"feature_bytes": 0}, {"block_bytes": 0}, {"feature_bytes": 40_000, "block_bytes": 80_000}]

@@ -9,9 +9,9 @@ from mistify.config.data.metric import Metric
 from mistify.package.blocks import BlockStore
 from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
-from mistify_client.subnets.answers import Figures, answers_of
-from mistify_client.subnets.candidates import SubnetScore
-from mistify_client.subnets.reuse import GroupEvaluation
+from mistify_client.subnets.scoring.answers import Figures, answers_of
+from mistify_client.subnets.scoring.reuse import GroupEvaluation
+from mistify_client.subnets.search.candidates import SubnetScore
 from mistify_client.subnets.space import Subnet
 
 #: The loss of a subnet that computes no numbers: more than any other's, and still one that sums order by.

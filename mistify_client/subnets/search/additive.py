@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mistify.package.blocks import BlockVariant
 from mistify_client.subnets.block_latencies import LatencyTable
-from mistify_client.subnets.candidates import Candidate, Candidates
+from mistify_client.subnets.search.candidates import Candidate, Candidates
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
 #: How many subnets are scored all along the latencies.

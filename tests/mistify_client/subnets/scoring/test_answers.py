@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.training import OutputEncoding
-from mistify_client.subnets.answers import answers_of
+from mistify_client.subnets.scoring.answers import answers_of
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(40, 5)).astype(np.float32)

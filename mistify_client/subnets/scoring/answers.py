@@ -9,7 +9,7 @@ from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
-from mistify_client.subnets.candidates import SubnetScore
+from mistify_client.subnets.search.candidates import SubnetScore
 
 Floats = npt.NDArray[np.float64]
 

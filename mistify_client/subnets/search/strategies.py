@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from mistify_client.subnets.additive import additive, fastest
 from mistify_client.subnets.block_latencies import LatencyTable
-from mistify_client.subnets.candidates import Candidate, Candidates, Scorer
-from mistify_client.subnets.moves import ATTEMPTS, AnywhereMoves, Moves
-from mistify_client.subnets.neighbourhood import BAND, NearbyMoves
+from mistify_client.subnets.search.additive import additive, fastest
+from mistify_client.subnets.search.candidates import Candidate, Candidates, Scorer
+from mistify_client.subnets.search.moves import ATTEMPTS, AnywhereMoves, Moves
+from mistify_client.subnets.search.neighbourhood import BAND, NearbyMoves
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
 #: The share of a population that has children.

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mistify_client.subnets.neighbourhood import NearbyMoves
+from mistify_client.subnets.search.neighbourhood import NearbyMoves
 from tests.mistify_client.subnets.spaces import known
 
 

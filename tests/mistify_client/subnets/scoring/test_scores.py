@@ -6,9 +6,9 @@ import pytest
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import TensorInfo
 from mistify.package.training import OutputEncoding
-from mistify_client.subnets.answers import answers_of
-from mistify_client.subnets.reuse import GroupEvaluation, Outputs
-from mistify_client.subnets.scores import SubnetScorer
+from mistify_client.subnets.scoring.answers import answers_of
+from mistify_client.subnets.scoring.reuse import GroupEvaluation, Outputs
+from mistify_client.subnets.scoring.scores import SubnetScorer
 from tests.mistify_client.subnets.spaces import known
 from tests.support import elastic_stores
 

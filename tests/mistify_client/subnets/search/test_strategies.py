@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mistify_client.subnets.additive import best_sums, corrected, lost_alone
-from mistify_client.subnets.candidates import Candidate, Candidates, SubnetScore
-from mistify_client.subnets.search import Strategy, search
+from mistify_client.subnets.search.additive import best_sums, corrected, lost_alone
+from mistify_client.subnets.search.candidates import Candidate, Candidates, SubnetScore
+from mistify_client.subnets.search.strategies import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.subnets.spaces import known
 

@@ -12,9 +12,9 @@ from mistify_client.assembly.chaining import LoadedBlock
 from mistify_client.assembly.executions import Tensors
 from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array, bind
-from mistify_client.subnets.block_cache import BlockCache
 from mistify_client.subnets.block_latencies import LatencyTable
-from mistify_client.subnets.prefixes import PrefixNode, tree_of
+from mistify_client.subnets.scoring.block_cache import BlockCache
+from mistify_client.subnets.scoring.prefixes import PrefixNode, tree_of
 from mistify_client.subnets.space import Subnet
 
 #: The examples of a batch. Larger ones run no faster, as their features do not fit into caches.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mistify_client.subnets.prefixes import tree_of
+from mistify_client.subnets.scoring.prefixes import tree_of
 from tests.mistify_client.subnets.spaces import known
 
 NO_LIMIT = 1 << 40

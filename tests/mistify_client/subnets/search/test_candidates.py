@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mistify_client.subnets.candidates import Candidate, SubnetScore, best_entries
+from mistify_client.subnets.search.candidates import Candidate, SubnetScore, best_entries
 from tests.mistify_client.subnets.spaces import known
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from mistify.package.blocks import BlockVariant
 from mistify_client.subnets.block_latencies import LatencyTable
-from mistify_client.subnets.moves import ATTEMPTS, AnywhereMoves, first_different
+from mistify_client.subnets.search.moves import ATTEMPTS, AnywhereMoves, first_different
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
 #: How wide the band is: its half, as a share of the budget.

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mistify_client.subnets.block_cache import BlockCache
+from mistify_client.subnets.scoring.block_cache import BlockCache
 from tests.mistify_client.subnets.spaces import variant
 
 SIX = [variant(name, 0, 1) for name in "abcdef"]
@@ -53,8 +53,8 @@ def test_what_is_in_memory_keeps_to_the_bound():
     blocks = BlockCache(Counted, sizes.get, 50, once)
     for one in once:
         blocks.next(one)
-        held = sum(sizes[each] for each in blocks._resident)
-        assert held <= 50 or set(blocks._resident) == {one}
+        held = sum(sizes[each] for each in blocks._cached)
+        assert held <= 50 or set(blocks._cached) == {one}
 
 
 def test_where_there_is_room_each_is_loaded_once():
