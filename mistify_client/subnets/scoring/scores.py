@@ -9,7 +9,7 @@ from mistify.config.data.metric import Metric
 from mistify.package.blocks import BlockStore
 from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
-from mistify_client.subnets.scoring.answers import Figures, answers_of
+from mistify_client.subnets.scoring.output_criteria import RegressionCriterion, criterion_for
 from mistify_client.subnets.scoring.reuse import GroupEvaluation
 from mistify_client.subnets.search.candidates import SubnetScore
 from mistify_client.subnets.space import Subnet
@@ -21,7 +21,7 @@ _NO_FIGURES: Final = 1e9
 class SubnetScorer:
     """Scores subnets by the right answers, or by the answers of the original network.
 
-    For several outputs, the means count. `Classes` and `Figures` define an output's score.
+    For several outputs, the means count. `output_criteria` defines an output's score.
 
     Attributes:
         metric: The metric of `figure`: `accuracy`; `agreement` with the original network without labels; for
@@ -41,19 +41,21 @@ class SubnetScorer:
         Args:
             evaluation: Runs subnets on the data.
             original: The subnet whose answers stand for labels where there are none.
-            targets: Output -> right answers, in the form that `Classes` or `Figures` takes. Empty where there
+            targets: Output -> right answers, in the form that `criterion_for` takes. Empty where there
                 are no labels.
             metric: The package's metric; None if it has none.
 
         Raises:
-            MistifyError: As for `LoadedBlock` and `Classes`.
+            MistifyError: As for `LoadedBlock` and `ClassificationCriterion`.
         """
         self._evaluation = evaluation
         self._infos = {info.name: info for info in store.outputs}
         self._kinds = {name: store.kind_of(name) for name in self._infos}
         self.metric = _metric(list(self._kinds.values()), metric, labelled=bool(targets))
         right = targets or self._predictions(original)
-        self._answers = {name: answers_of(self._kinds[name], own, self.metric) for name, own in right.items()}
+        self._criteria = {
+            name: criterion_for(self._kinds[name], own, self.metric) for name, own in right.items()
+        }
 
     def __call__(self, subnets: Sequence[Subnet]) -> list[SubnetScore]:
         """Return the score of each subnet.
@@ -64,20 +66,24 @@ class SubnetScorer:
         Raises:
             MistifyError: As for `LoadedBlock`.
         """
-        sums = [dict.fromkeys(self._answers, np.zeros(())) for _ in subnets]
+        sums = [dict.fromkeys(self._criteria, np.zeros(())) for _ in subnets]
         for number, rows, outputs in self._evaluation(subnets):
-            for name, answers in self._answers.items():
+            for name, criterion in self._criteria.items():
                 values = self._infos[name].dequantized(outputs[name])
-                sums[number][name] = sums[number][name] + answers.sums(values, rows)
+                sums[number][name] = sums[number][name] + criterion.sums(values, rows)
         return [self._score(own) for own in sums]
 
     def figure(self, score: SubnetScore) -> float:
         """Return a score as a figure of the metric."""
-        errors = [answers.error for answers in self._answers.values() if isinstance(answers, Figures)]
+        errors = [
+            criterion.error
+            for criterion in self._criteria.values()
+            if isinstance(criterion, RegressionCriterion)
+        ]
         return score.accuracy if self.metric.is_share else score.loss * errors[0]
 
     def _score(self, sums: Mapping[str, Array]) -> SubnetScore:
-        scores = [answers.score(sums[name]) for name, answers in self._answers.items()]
+        scores = [criterion.score(sums[name]) for name, criterion in self._criteria.items()]
         accuracy, loss = map(float, np.mean(scores, axis=0))
         return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NO_FIGURES)
 

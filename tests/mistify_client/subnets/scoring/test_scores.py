@@ -6,7 +6,7 @@ import pytest
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import TensorInfo
 from mistify.package.training import OutputEncoding
-from mistify_client.subnets.scoring.answers import answers_of
+from mistify_client.subnets.scoring.output_criteria import criterion_for
 from mistify_client.subnets.scoring.reuse import GroupEvaluation, Outputs
 from mistify_client.subnets.scoring.scores import SubnetScorer
 from tests.mistify_client.subnets.spaces import known
@@ -66,7 +66,7 @@ def test_outputs_that_are_integers_count_as_the_values_that_they_stand_for():
     outputs = {info.name: quantized.quantized(values)}
     evaluation = lambda subnets: [Outputs(0, slice(0, 20), outputs)]  # noqa: E731
     (score,) = SubnetScorer(evaluation, store, own.space.original, {info.name: classes})([own.space.original])
-    expected = answers_of(OutputEncoding.LOGITS, classes)
+    expected = criterion_for(OutputEncoding.LOGITS, classes)
     assert score == expected.score(expected.sums(values.astype(np.float32), slice(0, 20)))
 
 

@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.training import OutputEncoding
-from mistify_client.subnets.scoring.answers import answers_of
+from mistify_client.subnets.scoring.output_criteria import criterion_for
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(40, 5)).astype(np.float32)
@@ -30,9 +30,9 @@ def _weights(shares):
 
 def score(kind, right, output):
     """The score by batches of 16, 16 and 8."""
-    answers = answers_of(kind, right)
+    criterion = criterion_for(kind, right)
     rows = [slice(start, start + 16) for start in range(0, len(output), 16)]
-    return answers.score(sum(answers.sums(output[each], each) for each in rows))
+    return criterion.score(sum(criterion.sums(output[each], each) for each in rows))
 
 
 @pytest.mark.parametrize(("kind", "output"), [("logits", LOGITS), ("softmax", softmax(LOGITS))])
@@ -104,11 +104,11 @@ def test_figures():
 def test_errors_of_figures(metric, expected):
     right = RNG.normal(1.0, size=(40, 3)) ** 3
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
-    answers = answers_of(OutputEncoding.FIGURES, right, metric)
-    loss = answers.score(answers.sums(output, slice(0, 40))).loss
-    assert loss * answers.error == pytest.approx(expected(right, output), rel=1e-5)
+    criterion = criterion_for(OutputEncoding.FIGURES, right, metric)
+    loss = criterion.score(criterion.sums(output, slice(0, 40))).loss
+    assert loss * criterion.error == pytest.approx(expected(right, output), rel=1e-5)
     best = np.median(right, 0) if metric is Metric.MAE else right.mean(0)
-    assert answers.error == pytest.approx(expected(right, best + 0 * right), rel=1e-5)
+    assert criterion.error == pytest.approx(expected(right, best + 0 * right), rel=1e-5)
 
 
 def test_figures_that_explain_nothing():
@@ -132,5 +132,5 @@ def test_another_networks_answers(kind):
 
 def test_labels_of_which_none_is_known_are_refused():
     with pytest.raises(MistifyError, match="none that is known") as caught:
-        answers_of(OutputEncoding.SOFTMAX, np.full(10, -1))
+        criterion_for(OutputEncoding.SOFTMAX, np.full(10, -1))
     assert caught.value.code is ErrorCode.INVALID_DATASET

@@ -1,4 +1,4 @@
-"""Right answers to the examples of a device, and the distance of networks' outputs from them."""
+"""Criteria by which the outputs of subnets are scored on the examples of a device."""
 
 from typing import Final, Protocol
 
@@ -17,8 +17,8 @@ Floats = npt.NDArray[np.float64]
 _LEAST: Final = 1e-7
 
 
-class Answers(Protocol):
-    """Right answers for one output."""
+class OutputCriterion(Protocol):
+    """The score of one output by right answers."""
 
     def sums(self, output: Array, rows: slice) -> Floats:
         """Return the gains and losses of a network on a batch, for `score`.
@@ -34,8 +34,8 @@ class Answers(Protocol):
         ...
 
 
-class Classes:
-    """Classes, predicted as probabilities: accuracy, and cross-entropy.
+class ClassificationCriterion:
+    """Accuracy and cross-entropy of classes that are predicted as probabilities.
 
     Yes and no are two classes.
     """
@@ -81,8 +81,8 @@ class Classes:
         return SubnetScore(*map(float, sums / self._known))
 
 
-class Figures:
-    """Figures: the share of their variance that a network explains, 0 at least, and the share it does not.
+class RegressionCriterion:
+    """The share of the figures' variance that a network explains, 0 at least, and the share it does not.
 
     Or of their absolute deviations from the median.
     """
@@ -114,20 +114,20 @@ class Figures:
         return SubnetScore(max(0.0, 1 - unexplained), unexplained)
 
 
-def answers_of(kind: OutputEncoding, right: Array, metric: Metric = Metric.MEAN_SCORE) -> Answers:
-    """Return right answers for an output.
+def criterion_for(kind: OutputEncoding, right: Array, metric: Metric = Metric.MEAN_SCORE) -> OutputCriterion:
+    """Return the criterion of an output.
 
     Args:
         kind: Encoding of the output's values.
-        right: Right answers in the form that `Classes` or `Figures` takes.
+        right: Right answers in the form that `ClassificationCriterion` or `RegressionCriterion` takes.
         metric: The metric that scores subnets.
 
     Raises:
-        MistifyError: As for `Classes`.
+        MistifyError: As for `ClassificationCriterion`.
     """
     if kind is OutputEncoding.FIGURES:
-        return Figures(right, absolute=metric is Metric.MAE)
-    return Classes(kind, right)
+        return RegressionCriterion(right, absolute=metric is Metric.MAE)
+    return ClassificationCriterion(kind, right)
 
 
 def _distribution(kind: OutputEncoding, predictions: Array) -> Array:
