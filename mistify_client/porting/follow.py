@@ -38,7 +38,7 @@ def package_directory(out: Path, goal_id: str) -> Path:
     if not is_id(goal_id):
         raise MistifyError(
             ErrorCode.CORRUPT_PACKAGE,
-            f"the server calls a goal {goal_id!r}, which names no directory; do not trust that server",
+            f"the server calls a goal {goal_id!r}, which cannot name a directory; do not trust that server",
         )
     return out / "goals" / goal_id
 

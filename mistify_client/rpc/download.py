@@ -124,7 +124,7 @@ def _target(file: PackageFile, directory: Path) -> Path:
             return directory / file.name
     raise MistifyError(
         ErrorCode.CORRUPT_PACKAGE,
-        f"the package has a file named {file.name!r}, which is not a plain name of a file of packages",
+        f"the package has a file named {file.name!r}, which is not a plain file name",
     )
 
 

@@ -142,4 +142,4 @@ def zeros(inputs: Sequence[TensorInfo], shapes: Shapes | None = None) -> dict[st
 
 def _check_names(kind: str, expected: set[str], actual: Mapping[str, object]) -> None:
     if expected != set(actual):
-        raise ValueError(f"its {kind} are {', '.join(actual)}, which are not those of the manifest")
+        raise ValueError(f"its {kind} are {', '.join(actual)}, but the manifest has others")

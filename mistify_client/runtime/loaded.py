@@ -154,7 +154,9 @@ def recorded(network: Runnable, options: PackageOptions, state: Path, generation
         recorder = Recorder.open(state, count, generation, network.threads)
     except OSError as error:
         logger.warning(
-            "no monitor sees what this model does until it is loaded again, %s has no place: %s", state, error
+            "no monitor can see this model until it is loaded again, because %s cannot be written: %s",
+            state,
+            error,
         )
         recorder = Recorder(count, generation, network.threads)
     return LoadedPackage(network, options, recorder, generation)

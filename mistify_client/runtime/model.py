@@ -365,7 +365,7 @@ def _switchboard(state: Path) -> Switchboard:
     try:
         return Switchboard.open(state)
     except (MistifyError, OSError) as error:
-        logger.warning("no monitor can switch this model, its state has no place: %s", error)
+        logger.warning("no monitor can switch this model, because its state cannot be written: %s", error)
         return Switchboard()
 
 

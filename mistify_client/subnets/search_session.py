@@ -217,7 +217,7 @@ def _check_untuned(version: Package) -> None:
         raise MistifyError(
             ErrorCode.CONFLICT,
             f"{version.directory} was tuned on this device, and its blocks were not; adapt the package as it "
-            "was shipped, which mistify_client.runtime.versions.roll_back makes current again",
+            "was shipped, to which mistify_client.runtime.versions.roll_back returns",
         )
 
 

@@ -96,7 +96,7 @@ class TuningService:
         group = self._tuning.group(key.group)
         if len(key.secret) != SECRET_BYTES:
             problem = Problem("secret", f"{len(key.secret)} bytes", f"{SECRET_BYTES} random ones", "make one")
-            raise MistifyError(ErrorCode.INVALID_PUBLICATION, "nobody can join like that", [problem])
+            raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the device cannot join", [problem])
         member = Member(group.name, key.member)
         self._renew(member)
         published = self._tuning.published(member)

@@ -48,10 +48,12 @@ _CONFIG = {
 }
 
 IdempotencyKey = Annotated[str, Header(max_length=200, description="The same key returns the same job")]
-PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="The most goals")]
-After = Annotated[int, Query(ge=0, le=2**53, description="The last event that is known already")]
-LastEventId = Annotated[int, Header(ge=0, le=2**53, description="The same, as browsers send it")]
-PageToken = Annotated[str, Query(max_length=200, description="Of the page before, empty for the first one")]
+PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="Highest number of goals")]
+After = Annotated[int, Query(ge=0, le=2**53, description="Number of the last event already received")]
+LastEventId = Annotated[int, Header(ge=0, le=2**53, description="The same, as sent by browsers")]
+PageToken = Annotated[
+    str, Query(max_length=200, description="Token from the previous page; empty for the first page")
+]
 
 
 class JobPage(BaseModel):
@@ -90,7 +92,7 @@ def job_routes(service: PortingService) -> APIRouter:
 
     @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND)))
     async def jobs(
-        page_size: Annotated[int, Query(ge=1, le=100, description="The most jobs")] = 100,
+        page_size: Annotated[int, Query(ge=1, le=100, description="Highest number of jobs")] = 100,
         page_token: PageToken = "",
     ) -> JobPage:
         """List jobs without their goals, the newest first."""

@@ -140,7 +140,7 @@ class PeerOutputs:
             return {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
         except (OSError, ValueError, EOFError) as error:
             problem = Problem(str(self._directory / key), str(error), "outputs of a peer", "remove it")
-            message = "what a peer predicts cannot be read"
+            message = "the predictions of a peer cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
 
     def compute(self, file: PeerFile, packages: PeerModels) -> str:

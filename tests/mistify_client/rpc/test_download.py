@@ -120,7 +120,7 @@ def test_the_manifest_comes_last(tmp_path):
 )
 def test_names_lead_nowhere_else(tmp_path, name):
     reader = Reader(b"x")
-    with pytest.raises(MistifyError, match="not a plain name"):
+    with pytest.raises(MistifyError, match="not a plain file name"):
         download_package([described(name, b"x")], tmp_path / "inside", reader)
     assert reader.calls == []
 

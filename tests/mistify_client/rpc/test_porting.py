@@ -232,7 +232,7 @@ def test_a_package_brings_no_origin_of_its_own(service, client, tmp_path):
     package = make_elastic_package(tmp_path / "package")
     (package / ORIGIN).write_text("{}")
     service.serve_package(package)
-    with pytest.raises(MistifyError, match="not a plain name"):
+    with pytest.raises(MistifyError, match="not a plain file name"):
         client.fetch_without_blocks("job-1", "half", tmp_path / "device")
     assert not (tmp_path / "device" / ORIGIN).exists()
 

@@ -235,7 +235,7 @@ def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, exp
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
     assert observed(state) == []
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert f"no monitor sees what this model does until it is loaded again, {state}" in warning
+    assert f"no monitor can see this model until it is loaded again, because {state}" in warning
     assert "too large" in warning
 
 
