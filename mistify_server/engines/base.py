@@ -21,7 +21,7 @@ class EngineLoad:
     lost: int
 
 
-class Engine(ABC):
+class TaskEngine(ABC):
     """Runner of tasks, several at a time, which takes care of its workers.
 
     Engines are used from one event loop. A task that fails through its own fault (a model that cannot be

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.local import LocalEngine, worker_command
 
 _REMOTE = "ray://"
@@ -14,7 +14,7 @@ _REMOTE = "ray://"
 @asynccontextmanager
 async def open_engine(
     name: str, store: Path, command: Sequence[str] | None = None, slots: int | None = None
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[TaskEngine]:
     """Open an engine for the block.
 
     Args:
@@ -45,7 +45,7 @@ async def open_engine(
 @asynccontextmanager
 async def _open_ray(
     address: str, store: Path, command: Sequence[str] | None, slots: int | None
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[TaskEngine]:
     try:
         from mistify_server.engines.ray import RayEngine, connected  # noqa: PLC0415 (optional, seconds to import)
     except ModuleNotFoundError as error:
@@ -58,7 +58,7 @@ async def _open_ray(
 
 
 @asynccontextmanager
-async def _closing(engine: Engine) -> AsyncIterator[Engine]:
+async def _closing(engine: TaskEngine) -> AsyncIterator[TaskEngine]:
     try:
         yield engine
     finally:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, Problem
 from mistify.jobs.job import STARTING, ProgressUpdate
-from mistify_server.engines.base import Engine, EngineLoad
+from mistify_server.engines.base import EngineLoad, TaskEngine
 from mistify_server.engines.failures import ended_natively, failure_of
 from mistify_server.engines.supervision import (
     NoRoomForWorker,
@@ -67,7 +67,7 @@ _WITHOUT_ONEDNN: Final = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 _log = logging.getLogger(__name__)
 
 
-class PooledEngine(Engine):
+class PooledEngine(TaskEngine):
     """Workers that are started when first needed and then kept.
 
     A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again. If

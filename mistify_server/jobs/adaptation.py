@@ -11,7 +11,7 @@ from structlog.contextvars import bound_contextvars
 from mistify.costs.budget import conditions_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, PackageFile, ProgressUpdate
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
 from mistify_server.jobs.step_queue import Step, StepQueue
@@ -79,7 +79,7 @@ class CollectiveAdaptation:
     """
 
     def __init__(
-        self, state: BatchState, log: JobLog, engine: Engine, artifacts: Artifacts, queue: StepQueue
+        self, state: BatchState, log: JobLog, engine: TaskEngine, artifacts: Artifacts, queue: StepQueue
     ) -> None:
         self._plan = state.plan
         self._root = state.root

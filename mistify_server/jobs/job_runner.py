@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from mistify.jobs.job import GoalState, Job, JobState
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.adaptation import CollectiveAdaptation
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.step_queue import StepQueue
@@ -26,7 +26,7 @@ class JobRunner:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: TaskEngine,
         job: Job,
         states: Iterable[BatchState],
         *,

@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.jobs.store_writer import StoreWriter, is_outage, until_available
 from mistify_server.store.changes import Addition
@@ -34,7 +34,7 @@ class RunningJobs:
     and then continue by themselves. Events are read on the event loop, which takes milliseconds.
     """
 
-    def __init__(self, store: Store, engine: Engine) -> None:
+    def __init__(self, store: Store, engine: TaskEngine) -> None:
         self._store = store
         self._engine = engine
         self._writer = StoreWriter()

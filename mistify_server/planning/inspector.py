@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.tasks.problems import ProblemCollector
@@ -18,7 +18,7 @@ from mistify_server.tasks.tasks import InspectTask, Measure
 class BatchInspector:
     """Has batches inspected by the workers of an engine, unless that was done before."""
 
-    engine: Engine
+    engine: TaskEngine
     known: KnownInspections
 
     async def inspect(

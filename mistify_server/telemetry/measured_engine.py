@@ -5,7 +5,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from mistify_server.engines.base import Engine, EngineLoad
+from mistify_server.engines.base import EngineLoad, TaskEngine
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import Result, TaskFailure, seconds_by_activity
 from mistify_server.tasks.tasks import Task
@@ -16,14 +16,14 @@ _FAILED: Final = "failed"
 _STOPPED: Final = "stopped"
 
 
-class MeasuredEngine(Engine):
+class MeasuredEngine(TaskEngine):
     """Counts the tasks of another engine, and the seconds that they take.
 
     Args:
         engine: Runs the tasks.
     """
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, engine: TaskEngine, metrics: Metrics) -> None:
         self._engine = engine
         self._metrics = metrics
 

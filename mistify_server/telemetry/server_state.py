@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from mistify.jobs.job import GoalState, JobState
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.directory import database_bytes
 from mistify_server.store.jobs import JobStore
@@ -31,7 +31,7 @@ class ServerState(Collector):
     """
 
     def __init__(
-        self, directory: Path, store: JobStore, jobs: RunningJobs, engine: Engine, uploads: Uploads
+        self, directory: Path, store: JobStore, jobs: RunningJobs, engine: TaskEngine, uploads: Uploads
     ) -> None:
         self._directory = directory
         self._store = store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mistify.jobs.job import ProgressUpdate
-from mistify_server.engines.base import Engine
+from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.local import LocalEngine
 from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES
 from mistify_server.store.artifacts import artifacts_of
@@ -20,7 +20,7 @@ from mistify_server.tasks.tasks import Task
 from tests.mistify_server.engines.starting import patiently
 from tests.mistify_server.recipes import by_recipe
 
-Make = Callable[..., Engine]
+Make = Callable[..., TaskEngine]
 Until = Callable[[Callable[[], bool]], Any]
 
 REPEATS_ITSELF = """
@@ -46,7 +46,7 @@ def pids(site: Any, kind: str = "adapt") -> list[int]:
     return [task["pid"] for task in site.tasks(kind)]
 
 
-def submit(engine: Engine, *tasks: Task) -> list[asyncio.Task[Result]]:
+def submit(engine: TaskEngine, *tasks: Task) -> list[asyncio.Task[Result]]:
     return [asyncio.create_task(engine.run(task, ignore)) for task in tasks]
 
 
@@ -69,9 +69,9 @@ def ray_cluster() -> Iterator[None]:
 @pytest.fixture(params=["local", "ray"])
 async def make(request: pytest.FixtureRequest, site: Any) -> AsyncIterator[Make]:
     (site.store / "logs").mkdir()
-    made: list[Engine] = []
+    made: list[TaskEngine] = []
 
-    def make(command: list[str] | None = None, **settings: Any) -> Engine:
+    def make(command: list[str] | None = None, **settings: Any) -> TaskEngine:
         command = command or site.worker
         if request.param == "local":
             made.append(LocalEngine(command, site.store / "logs", **settings))
