@@ -18,7 +18,7 @@ from mistify_server.worker.packaging.measurement.package import measure
 
 
 @dataclass(frozen=True)
-class Package:
+class PackageFiles:
     """The files of a package by name, and its manifest, which is one of them."""
 
     files: dict[str, bytes]
@@ -27,7 +27,7 @@ class Package:
 
 def assemble(
     conversion: Conversion, task: PackageTask, objectives: Mapping[str, OutputObjective], held_out: HeldOut
-) -> Package:
+) -> PackageFiles:
     """Measure converted networks, and return them as a package.
 
     Args:
@@ -43,10 +43,10 @@ def assemble(
     files = _files(conversion)
     manifest = manifest_of(conversion, measured, task, files)
     description = (manifest.model_dump_json(indent=2) + "\n").encode()
-    return Package({**files, MANIFEST: description}, manifest)
+    return PackageFiles({**files, MANIFEST: description}, manifest)
 
 
-def store_package(package: Package, task: PackageTask, artifacts: Artifacts) -> PackageResult:
+def store_package(package: PackageFiles, task: PackageTask, artifacts: Artifacts) -> PackageResult:
     """Put the files of a task's package into the artifacts, and return their digests with its figures."""
     manifest = package.manifest
     return PackageResult(

@@ -20,7 +20,7 @@ from mistify.parsing.quantities import format_bytes
 from mistify.wording import listed
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
-from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.assemble import PackageFiles, assemble
 from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
@@ -45,7 +45,7 @@ def package_model(
     training_steps: int = 0,
     branches: Branches | None = None,
     parts: PackageParts = NO_PARTS,
-) -> Package:
+) -> PackageFiles:
     """Compress and convert a checkpoint, compare it with the result, and measure and describe that.
 
     Args:

@@ -12,14 +12,16 @@ from executors.structure.exporting import NamedFunction
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
-from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.assemble import PackageFiles, assemble
 from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
 from mistify_server.worker.packaging.conversion.converter import convert_unedited
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 
 
-def package_unchanged(source: SourceModel, task: PackageTask, train: Dataset, held_out: HeldOut) -> Package:
+def package_unchanged(
+    source: SourceModel, task: PackageTask, train: Dataset, held_out: HeldOut
+) -> PackageFiles:
     """Convert a source, compare it with the result, and measure and describe that.
 
     Args:
