@@ -177,11 +177,10 @@ def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> floa
 
 
 def _command(name: str, argv: Sequence[str], options: Namespace) -> str:
-    """Return the command, with DATA for the directory of the data."""
-    data = str(getattr(options, "data", None))
-    return shlex.join(
-        ["python", "-m", f"benchmarks.{name}", *("DATA" if word == data else word for word in argv)]
-    )
+    """Return the command; absolute paths, which say nothing elsewhere, are named like their options."""
+    paths = {str(value): option.upper() for option, value in vars(options).items() if isinstance(value, Path)}
+    words = (paths.get(word, word) if word.startswith("/") else word for word in argv)
+    return shlex.join(["python", "-m", f"benchmarks.{name}", *words])
 
 
 def _settings(options: Namespace, skipped: str | None) -> dict[str, Any]:

@@ -7,8 +7,8 @@ devices in places (some two hundred in each, with like labels), and devices spre
 `PeerIndex` in memory chooses its parameters itself. It is measured against brute force in NumPy at its
 fastest (float32, one matrix-vector product that includes the squared norms, `argpartition`) and against a
 graph of small worlds, hnswlib's (`pip install -e '.[bench]'`). Queries are new points beside those of some
-devices, one at a time; the index answers the same ones in turn with each rival, so that neither finds its
-data or its code in the cache. Recall is measured by brute force in float64.
+devices, one at a time; the index and the graph answer the same ones, each in turn with brute force, so that
+neither finds its data or its code in the cache. Recall is measured by brute force in float64.
 
 Everything runs in one thread (`tuning/pinned.py`), and times are of the processor: on a busy machine,
 wall-clock time would include other programs' work for calls longer than a time slice.
@@ -198,7 +198,7 @@ def outcome(fleet: Fleet) -> Outcome:
         lambda: index.insert(_name(next(newcomers)), fleet.queries[0]), INSERTIONS, thread_time
     )
     graph = hnsw(fleet.points)
-    rival = paired_ratio(fleet.in_turn(graph), fleet.in_turn(lookup), QUERIES, thread_time)
+    rival = paired_ratio(fleet.in_turn(graph), fleet.in_turn(brute), QUERIES, thread_time)
     return Outcome(
         pair.a,
         pair.b,
@@ -208,7 +208,7 @@ def outcome(fleet: Fleet) -> Outcome:
         build,
         insert,
         rival.a,
-        rival.ratio,
+        pair.a / rival.a,
         fleet.recall(graph),
     )
 

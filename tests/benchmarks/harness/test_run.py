@@ -37,7 +37,7 @@ def test_json_has_exactly_the_documented_form(tmp_path):
     assert written == {
         "benchmark": "example",
         "quick": False,
-        "command": f"python -m benchmarks.example --json {tmp_path / 'figures.json'}",
+        "command": "python -m benchmarks.example --json JSON",
         "figures": {"seconds": 1.5, "steps": 3},
         "targets": {"seconds": {"max": 2.0, "met": True}},
         "met": True,
