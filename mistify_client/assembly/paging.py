@@ -26,7 +26,7 @@ from mistify_client.assembly.stitching_process import StitchingProcess
 
 #: The memory that stitching takes: a process that has done nothing yet, and multiples of the blocks' files.
 _PROCESS_BYTES: Final = 120_000_000
-_STITCHING: Final = 5
+_STITCHING: Final = 6
 
 #: What loading a network takes beside the one that runs, in multiples of its file: the file, and its weights
 #: as LiteRT packs them.
