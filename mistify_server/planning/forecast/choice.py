@@ -18,6 +18,13 @@ from mistify_server.tasks.estimates import NetworkFeatures
 #: it the fastest is taken.
 _TOLERANCE: Final = 0.005
 
+#: The share that may be lost besides, on average over many goals, by networks that share their training, and
+#: the part of the time of the others that they may then take at most. With default settings a path of 32
+#: goals takes three times as long as such a training, one of 128 seven times; the digits lose 0.2 points by
+#: it (docs/decisions/many-goals.md).
+_SHARING_TOLERANCE: Final = 0.01
+_MUCH_FASTER: Final = 1 / 3
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -65,6 +72,41 @@ class _Expected:
     preparation: str
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    """An algorithm whose networks share their training, against what would be chosen for each edge by itself.
+
+    Attributes:
+        sharing: What is expected of it, for each edge that it suits.
+        others: What is expected of the algorithms of these edges otherwise.
+    """
+
+    sharing: Sequence[_Expected]
+    others: Sequence[_Expected]
+
+    @property
+    def sharing_wins(self) -> bool:
+        """Whether the networks that share their training are better on average, or as good and faster.
+
+        Where they are a little worse, they have to be much faster.
+        """
+        more = _mean_loss(self.sharing) - _mean_loss(self.others)
+        ratio = _time(self.sharing) / _time(self.others)
+        if more <= _TOLERANCE:
+            return more < -_TOLERANCE or ratio < 1
+        return more <= _SHARING_TOLERANCE and ratio < _MUCH_FASTER
+
+    def __str__(self) -> str:
+        """Return the means of what was chosen and of what was not, a part of a sentence."""
+        chosen, left = self.sharing, self.others
+        if not self.sharing_wins:
+            chosen, left = left, chosen
+        return (
+            f"averaged over {counted(len(chosen), 'goal')} {_mean_loss(chosen):z.1%}, compared with "
+            f"{_names(left)} {_mean_loss(left):z.1%} in {_time(left) / _time(chosen):.1f} times the time"
+        )
+
+
 class Chooser:
     """Chooses the fastest of the algorithms that are expected to lose least.
 
@@ -93,7 +135,7 @@ class Chooser:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
 
         An algorithm whose networks share their training is chosen for all edges that it suits, if it loses as
-        little on average and is faster, or for none.
+        little on average and is faster, or hardly more and is much faster; or for none.
 
         Args:
             edges: All edges of a tree.
@@ -107,24 +149,21 @@ class Chooser:
         ] or sorted(self._profiles)
         singly = [name for name in able if not self._profiles[name].shared_steps] or able
         by_algorithm = [self._expected(name, edges, prepared is not None) for name in singly]
-        considered = [list(expected) for expected in zip(*by_algorithm, strict=True)]
+        considered = list(zip(*by_algorithm, strict=True))
         best = [_best(expected) for expected in considered]
+        comparisons: list[list[_Comparison]] = [[] for _ in edges]
         for name in able:
             places = [place for place, edge in enumerate(edges) if self._suits(name, edge, prepared)]
             if name in singly or len(places) < (self._profiles[name].least_path if prepared is None else 1):
                 continue
             together = self._expected(name, [edges[place] for place in places], prepared is not None)
-            wins = _better(together, [best[place] for place in places])
+            comparison = _Comparison(together, [best[place] for place in places])
             for place, one in zip(places, together, strict=True):
-                considered[place].append(one)
-                best[place] = one if wins else best[place]
+                comparisons[place].append(comparison)
+                best[place] = one if comparison.sharing_wins else best[place]
         return [
-            Choice(
-                one.algorithm,
-                self._reason(edge, one, [other for other in others if other is not one]),
-                one.lost,
-            )
-            for edge, one, others in zip(edges, best, considered, strict=True)
+            Choice(one.algorithm, self._reason(edge, one, others, averaged), one.lost)
+            for edge, one, others, averaged in zip(edges, best, considered, comparisons, strict=True)
         ]
 
     def preparing_steps(self, algorithm: str, edges: Sequence[Edge]) -> int:
@@ -172,19 +211,30 @@ class Chooser:
             for case, lost in zip(cases, self._experience.lost(cases), strict=True)
         ]
 
-    def _reason(self, edge: Edge, best: _Expected, others: list[_Expected]) -> str:
-        if not others:
+    def _reason(
+        self, edge: Edge, best: _Expected, singly: Sequence[_Expected], averaged: Sequence[_Comparison]
+    ) -> str:
+        """Say why an algorithm was chosen, by the figures that decided.
+
+        Args:
+            best: What is expected of it.
+            singly: What is expected of those that are chosen for each edge by itself.
+            averaged: The comparisons of averages that the edge was part of.
+        """
+        others = [one for one in singly if one is not best] if best in singly else []
+        if not others and not averaged:
             return "no other algorithm can be chosen"
         steps = self.case(edge, best.algorithm).steps
+        distance = f"{2**edge.distance:.2g}"
+        way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "at its parent's costs"
         against = " and ".join(
             f"{one.algorithm} {one.lost.mean:z.1%} in {one.time / best.time:.1f} times the time"
             for one in others
         )
-        distance = f"{2**edge.distance:.2g}"
-        way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "at its parent's costs"
         return (
             f"expected to lose {best.lost.mean:z.1%} of the source's accuracy {way} in "
-            f"{counted(steps, 'step')}{best.preparation}, compared with {against}, {self._evidence}"
+            f"{counted(steps, 'step')}{best.preparation}{f', compared with {against}' if against else ''}"
+            f"{''.join(f'; {comparison}' for comparison in averaged)}, {self._evidence}"
         )
 
 
@@ -208,8 +258,13 @@ def _best(expected: Sequence[_Expected]) -> _Expected:
     return min((one for one in expected if one.lost.mean <= least + _TOLERANCE), key=lambda one: one.time)
 
 
-def _better(together: Sequence[_Expected], others: Sequence[_Expected]) -> bool:
-    """Check whether an algorithm is better on several edges than the chosen ones."""
-    more = fmean(one.lost.mean for one in together) - fmean(one.lost.mean for one in others)
-    faster = sum(one.time for one in together) < sum(one.time for one in others)
-    return more < -_TOLERANCE or (more <= _TOLERANCE and faster)
+def _mean_loss(expected: Sequence[_Expected]) -> float:
+    return fmean(one.lost.mean for one in expected)
+
+
+def _time(expected: Sequence[_Expected]) -> float:
+    return sum(one.time for one in expected)
+
+
+def _names(expected: Sequence[_Expected]) -> str:
+    return " or ".join(sorted({one.algorithm for one in expected}))
