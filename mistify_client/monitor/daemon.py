@@ -19,7 +19,7 @@ from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.fleet import FleetReports
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
-from mistify_client.monitor.replacement.background import Background
+from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.reporting import Reporting
@@ -67,7 +67,7 @@ class Monitor:
         self._sensor = sensor or DeviceSensor()
         self.clock = clock
         self._state = MonitorState.of(package)
-        self._background: Background | None = None
+        self._background: BackgroundReplacement | None = None
         self._reporting: Reporting | None = None
         self._fleet: FleetReports | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
@@ -141,7 +141,9 @@ class Monitor:
         self._background = self._reporting = self._fleet = None
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
-            self._background = Background(self._package, self._state, asks, template, self._journal)
+            self._background = BackgroundReplacement(
+                self._package, self._state, asks, template, self._journal
+            )
         if reports is not None:
             self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)
         if fleet is not None:

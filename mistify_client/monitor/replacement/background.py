@@ -17,7 +17,7 @@ from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passe
 from mistify_client.monitor.replacement.candidate import try_candidate
 from mistify_client.monitor.replacement.goals import Shortfall, new_goal
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
-from mistify_client.monitor.replacement.steps import Steps, TrialRunner
+from mistify_client.monitor.replacement.steps import ReplacementSteps, TrialRunner
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.porting import PortingClient
@@ -27,7 +27,7 @@ from mistify_client.runtime.paged import RETRY_SECONDS
 _ABOUT: Final = "new package"
 
 
-class Background:
+class BackgroundReplacement:
     """Background thread that works on one replacement at a time, whose phase is kept on disk.
 
     Args:
@@ -60,7 +60,7 @@ class Background:
         self._journal = journal
         self._access = ServerAccess(config, PortingClient, retry)
         self._ledger = Ledger(state.replacement)
-        self._steps = Steps(
+        self._steps = ReplacementSteps(
             package,
             state.candidate,
             config,

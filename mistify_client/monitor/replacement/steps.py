@@ -23,7 +23,7 @@ _MOST_TRIALS: Final = 3
 TrialRunner = Callable[[Path, Path, Path | None], Trial]
 
 
-class Steps:
+class ReplacementSteps:
     """Steps of the background path, each of which returns the replacement in its next phase.
 
     A step raises `MistifyError` if the server cannot be reached or refuses, or if the package is unusable,

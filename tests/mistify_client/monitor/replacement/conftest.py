@@ -8,7 +8,7 @@ import pytest
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
 from mistify_client.monitor.config import ReplacementConfig, goal_template
-from mistify_client.monitor.replacement.background import Background
+from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.replacement.candidate import try_candidate
 from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.replacement.ledger import Phase
@@ -53,7 +53,7 @@ class Site:
 
     def daemon(self, run_trial=None, **changes):
         self.stop()
-        self.background = Background(
+        self.background = BackgroundReplacement(
             self.package,
             self.state,
             self.config.model_copy(update=changes),

@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from mistify_client.monitor.replacement.background import Background
+from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.config import ReplacementConfig, goal_template
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
@@ -28,7 +28,8 @@ from mistify_client.monitor.state.state import MonitorState
 package, goal = map(Path, sys.argv[1:])
 state, config = MonitorState.of(package), ReplacementConfig(server="127.0.0.1:1", goal=goal)
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-Background(package, state, config, goal_template(config), Journal(state.log, None), run_trial=die).resume()
+journal = Journal(state.log, None)
+BackgroundReplacement(package, state, config, goal_template(config), journal, run_trial=die).resume()
 signal.pause()
 """
 
