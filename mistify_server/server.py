@@ -37,8 +37,8 @@ from mistify_server.api.files import FilesServicer
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tuning import TuningServicer
-from mistify_server.descriptors import most_connections, raise_descriptor_limit
 from mistify_server.engines.opening import open_engine
+from mistify_server.file_descriptors import most_connections, raise_descriptor_limit
 from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
 from mistify_server.jobs.running_jobs import RunningJobs
