@@ -4,6 +4,7 @@ Beside a package `P` lies `P.state/`, shared by every process that uses the pack
 
     switchboard         the option that runs
     pool.json           the subnets of blocks that are the best on this device
+    stitched/           the subnets that ran last, each stitched into one network
     origin.json         the token files of the servers that blocks are fetched from
     current, previous   symlinks to versions; where there is none it is P itself
     versions/NAME/      complete packages
