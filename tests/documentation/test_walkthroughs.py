@@ -35,7 +35,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     "README.md": {
         "make demo": f"{_INSTALLS}, and tests/end_to_end/test_recovery.py ports what it ports",
         "make test": "this test is part of it",
-        "job 20261125-005248-38535bf4, 7 goals": "what make demo has printed once",
+        "job 20261128-104325-4fadcd34, 7 goals": "what make demo has printed once",
         "pip wheel --no-deps --wheel-dir dist .": _CLIENT_ALONE,
         "pip install './mistify_porting-0.1.0-py3-none-any.whl[client]'": _CLIENT_ALONE,
         "mistify port configs/resnet8_cifar10.json --data-root DATA --out out": (
