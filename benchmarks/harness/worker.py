@@ -17,6 +17,7 @@ from mistify.config.package.tuning import TuningConfig
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.results import (
@@ -30,7 +31,6 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import (
     AdaptTask,
     BranchTask,
-    PackageSettings,
     PackageTask,
     PrepareTask,
     SourceTask,
@@ -260,9 +260,10 @@ class Porting:
                 recipe=self._taught(self._settings, seed=0, prepared=self._prepared),
                 checkpoint=checkpoint.artifact,
                 branches=branches,
-                settings=PackageSettings(
-                    goal_id=precision.value,
-                    job_id="benchmark",
+                job_id="benchmark",
+                goal_id=precision.value,
+                spec=PackageSpec(
+                    budget={},
                     quantization=QuantizationConfig(precision=precision),
                     tuning=tuning or TuningConfig(),
                 ),

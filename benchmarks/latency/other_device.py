@@ -176,8 +176,8 @@ def _latency(precision: Quantization) -> str:
 
 
 def _package(goal: Goal, whole: float, measured_ms: float) -> Package:
-    axis = _latency(goal.quantization.precision)
-    return Package(goal.achieved[FLOPS] / whole, goal.budget.get(axis), goal.achieved[axis], measured_ms)
+    axis = _latency(goal.spec.quantization.precision)
+    return Package(goal.achieved[FLOPS] / whole, goal.spec.budget.get(axis), goal.achieved[axis], measured_ms)
 
 
 def _table(packages: Mapping[str, Package]) -> Table:

@@ -225,12 +225,12 @@ def packages_of(job: Job) -> dict[str, Package]:
 
 
 def _package(goal: Goal, whole: float) -> Package:
-    limits = {axis: limit for axis, limit in goal.budget.items() if hardware_of(axis)}
+    limits = {axis: limit for axis, limit in goal.spec.budget.items() if hardware_of(axis)}
     used = [goal.measured[axis] / limit for axis, limit in limits.items()]
     return Package(
         accuracy=100 * (goal.accuracy or 0.0),
         latency_ms=goal.measured["latency_ms@host"],
-        precision=goal.quantization.precision.value,
+        precision=goal.spec.quantization.precision.value,
         share=goal.achieved["flops"] / whole,
         used=max(used, default=None),
         met=goal.state is GoalState.MET,

@@ -125,7 +125,7 @@ def _series_of(goal: Goal) -> str:
 def _point(series: str, goal: Goal, source: Mapping[str, float]) -> Point:
     axis = SERIES[series].axis
     costs = {**goal.achieved, **goal.measured}
-    reached = costs[at_precision(axis, goal.quantization.precision)]
+    reached = costs[at_precision(axis, goal.spec.quantization.precision)]
     return Point(series, reached / source[axis], 100 * (goal.accuracy or 0.0))
 
 

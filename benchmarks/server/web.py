@@ -140,7 +140,7 @@ def _progress(goal: Goal) -> Iterator[Change]:
 
 
 def _met(goal: Goal, plan: BatchPlan) -> Goal:
-    share = goal.budget[FLOPS] / plan.source_costs[FLOPS]
+    share = goal.spec.budget[FLOPS] / plan.source_costs[FLOPS]
     return replace(
         goal,
         state=GoalState.MET,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mistify.config.data.dataset import DatasetConfig
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import MANIFEST, Manifest, MeasuredLatency, TunableTensor, Versions
 from mistify.package.records import PackagedFile
 from mistify.package.weights import write_weights
@@ -68,7 +69,7 @@ def prepare_packages(
         packages: The packages made by porting.
         settings: Settings of the group's correlation measure.
     """
-    goals = [Goal(id=name, batch=0, budget={"flops": 10.0}) for name in packages]
+    goals = [Goal(id=name, batch=0, spec=PackageSpec({"flops": 10.0})) for name in packages]
     with open_store(directory) as store:
         job = Job(JOB, JobState.RUNNING, tuple(goals), created_unix_ms=1)
         store.jobs.create(Submission(job, [_plan()], "[]", None))

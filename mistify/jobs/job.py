@@ -6,13 +6,9 @@ from enum import Enum
 from typing import Final
 
 from mistify.config.data.metric import Metric, OutputScore
-from mistify.config.data.targets import Target
-from mistify.config.package.branches import BranchesConfig
-from mistify.config.package.compression import CompressionConfig
-from mistify.config.package.quantization import QuantizationConfig
-from mistify.config.package.tuning import TuningConfig
-from mistify.costs.budget import Budget, Costs
+from mistify.costs.budget import Costs
 from mistify.costs.formats import AxisFormat
+from mistify.jobs.package_spec import PackageSpec
 
 
 class JobState(Enum):
@@ -115,18 +111,12 @@ class Goal:
     Attributes:
         id: The goal's name in the job.
         batch: Number of the collective batch (model, dataset, algorithm).
-        budget: Axis -> limit.
-        targets: Figures that the package has to reach on the test data.
-        threads: Threads with which LiteRT runs the package, and for which its latencies are measured and
-            predicted.
-        branches: The branches of the package, None for a single network.
-        compression: None where none was asked for.
-        tuning: How the package is trained on the device.
+        spec: The package that is asked for.
         parent: The id of the goal that it was adapted from, None for the (expanded) source.
         algorithm: The algorithm that adapts it, empty where nothing can be adapted.
         choice: The reason for the algorithm, empty where nothing can be adapted.
         warning: Limits likely to be missed, as predicted at submission, for people.
-        achieved: The package's costs by the cost model; also the result of `compression`, as measured.
+        achieved: The package's costs by the cost model; also the result of its compression, as measured.
         measured: Latencies that LiteRT measured: on this machine, and from these on other hardware.
         accuracy: The package's own, at its precision.
         output_scores: Output -> score of the package, by a metric of that output.
@@ -141,14 +131,8 @@ class Goal:
 
     id: str
     batch: int
-    budget: Budget
-    targets: tuple[Target, ...] = ()
+    spec: PackageSpec
     metric: Metric = Metric.ACCURACY
-    quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
-    threads: int = 1
-    branches: BranchesConfig | None = None
-    compression: CompressionConfig | None = None
-    tuning: TuningConfig = field(default_factory=TuningConfig)
     parent: str | None = None
     algorithm: str = ""
     choice: str = ""

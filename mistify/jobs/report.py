@@ -111,16 +111,16 @@ def _goal_report(goal: Goal, source: Source | None, formats: Sequence[AxisFormat
         "algorithm": goal.algorithm or None,
         "choice": goal.choice,
         "warning": goal.warning,
-        "quantization": goal.quantization.model_dump(mode="json"),
+        "quantization": goal.spec.quantization.model_dump(mode="json"),
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
         "hardware": hardware_of_goal(goal),
-        "threads": goal.threads,
+        "threads": goal.spec.threads,
         "latency_judged_by": judged_by(goal),
-        "budget": amounts(goal.budget, formats),
+        "budget": amounts(goal.spec.budget, formats),
         "targets": [
             {"output": target.output or None, "metric": target.metric.value, "value": target.value}
-            for target in goal.targets
+            for target in goal.spec.targets
         ],
         "achieved": {**_achieved(goal, goal, source, formats), "metric": goal.metric.value},
         "outputs": _scores_report(goal.output_scores),
@@ -154,7 +154,7 @@ def _achieved(
     goal: Goal, network: Goal | BranchFigures, source: Source | None, formats: Iterable[AxisFormat]
 ) -> dict[str, float | None]:
     """Return the costs and the accuracy of a package, or of one of its branches."""
-    precision = goal.quantization.precision
+    precision = goal.spec.quantization.precision
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
         MEMORY: network.achieved.get(memory_axis(precision)),
@@ -169,21 +169,21 @@ def _achieved(
 
 
 def _compression_report(goal: Goal) -> dict[str, object] | None:
-    if goal.compression is None:
+    if goal.spec.compression is None:
         return None
-    requested = goal.compression.model_dump(mode="json", exclude_none=True)
+    requested = goal.spec.compression.model_dump(mode="json", exclude_none=True)
     return {**requested, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
 
 
 def hardware_of_goal(goal: Goal) -> str:
     """Return the hardware on which a goal's costs count: its limits' hardware, or the server's machine."""
-    named = (conditions_of(axis).hardware for axis in goal.budget)
+    named = (conditions_of(axis).hardware for axis in goal.spec.budget)
     return next(filter(None, named), HOST.name)
 
 
 def profile_of_goal(goal: Goal) -> str:
     """Return the name of that hardware with the goal's number of threads."""
-    return at_threads(hardware_of_goal(goal), goal.threads)
+    return at_threads(hardware_of_goal(goal), goal.spec.threads)
 
 
 def hardware_named(goal: Goal) -> str:
@@ -191,7 +191,7 @@ def hardware_named(goal: Goal) -> str:
     hardware = hardware_of_goal(goal)
     if is_host(hardware):
         return ""
-    return hardware if goal.threads == 1 else f"{hardware} with {goal.threads} threads"
+    return hardware if goal.spec.threads == 1 else f"{hardware} with {goal.spec.threads} threads"
 
 
 def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
@@ -209,7 +209,7 @@ def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
 
 def latency_of(goal: Goal, costs: Costs) -> float | None:
     """Return the latency on the goal's hardware, at the goal's precision if there is a figure for it."""
-    hardware, precision = profile_of_goal(goal), goal.quantization.precision
+    hardware, precision = profile_of_goal(goal), goal.spec.quantization.precision
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
@@ -235,7 +235,7 @@ def outcome(goal: Goal) -> str:
 
 def judged_by(goal: Goal) -> str | None:
     """Return the evidence that decides whether a goal's limit on latency is met; None if it has none."""
-    if not any(map(hardware_of, goal.budget)):
+    if not any(map(hardware_of, goal.spec.budget)):
         return None
     return _MEASUREMENT if is_host(hardware_of_goal(goal)) else PREDICTION
 

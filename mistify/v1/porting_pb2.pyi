@@ -377,14 +377,7 @@ class AxisFormat(_message.Message):
     def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ..., written: _Optional[_Iterable[str]] = ..., whole: _Optional[bool] = ..., relative: _Optional[bool] = ..., expected: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "targets", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning", "threads", "output_scores")
-    class BudgetEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: float
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    __slots__ = ("id", "parent", "state", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "measured", "note", "branch_figures", "precision_choice", "algorithm", "choice", "warning", "output_scores", "spec")
     class AchievedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -402,8 +395,6 @@ class Goal(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
     ACHIEVED_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -412,24 +403,18 @@ class Goal(_message.Message):
     FILES_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
-    QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
-    BRANCHES_FIELD_NUMBER: _ClassVar[int]
-    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
-    TUNING_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIGURES_FIELD_NUMBER: _ClassVar[int]
     PRECISION_CHOICE_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
-    THREADS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_SCORES_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
-    budget: _containers.ScalarMap[str, float]
-    targets: _containers.RepeatedCompositeFieldContainer[Target]
     achieved: _containers.ScalarMap[str, float]
     accuracy: float
     reason: str
@@ -438,20 +423,41 @@ class Goal(_message.Message):
     files: _containers.RepeatedCompositeFieldContainer[PackageFile]
     batch: int
     metric: str
-    quantization: Quantization
     measured: _containers.ScalarMap[str, float]
     note: str
-    branches: Branches
-    compression: Compression
-    tuning: TrainingSettings
     branch_figures: _containers.RepeatedCompositeFieldContainer[BranchFigures]
     precision_choice: str
     algorithm: str
     choice: str
     warning: str
-    threads: int
     output_scores: _containers.RepeatedCompositeFieldContainer[OutputScore]
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., threads: _Optional[int] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ...) -> None: ...
+    spec: PackageSpec
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ..., spec: _Optional[_Union[PackageSpec, _Mapping]] = ...) -> None: ...
+
+class PackageSpec(_message.Message):
+    __slots__ = ("budget", "targets", "quantization", "threads", "branches", "compression", "tuning")
+    class BudgetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    TUNING_FIELD_NUMBER: _ClassVar[int]
+    budget: _containers.ScalarMap[str, float]
+    targets: _containers.RepeatedCompositeFieldContainer[Target]
+    quantization: Quantization
+    threads: int
+    branches: Branches
+    compression: Compression
+    tuning: TrainingSettings
+    def __init__(self, budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., threads: _Optional[int] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("output", "metric", "value")

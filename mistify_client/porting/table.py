@@ -81,7 +81,7 @@ def table(job: Job, width: int = 80) -> Table:
     differences from the tuned source's, in points, or in per cent for errors.
     """
     title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
-    threads = {goal.threads for goal in job.goals}
+    threads = {goal.spec.threads for goal in job.goals}
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
     threads_said = _threads(job.goals) if in_caption else None
@@ -155,13 +155,13 @@ def _width(column: str, rows: Iterable[Mapping[str, str]]) -> int:
 
 def _limited_metrics(job: Job) -> list[str]:
     """Return the columns for metrics of plug-ins that goals limit."""
-    limited = {quantity_of(axis) for goal in job.goals for axis in goal.budget}
+    limited = {quantity_of(axis) for goal in job.goals for axis in goal.spec.budget}
     return [axis_format.label for axis_format in job.formats if axis_format.quantity in limited]
 
 
 def _threads(goals: Iterable[Goal]) -> str:
     """Return the numbers of threads of latencies, with the goals if they differ."""
-    named = names_by((goal.id, goal.threads) for goal in goals)
+    named = names_by((goal.id, goal.spec.threads) for goal in goals)
     if len(named) < 2:
         return f"latencies with {counted(next(iter(named), 1), 'thread')}"
     of_goals = (f"{counted(count, 'thread')} ({listed(ids)})" for count, ids in sorted(named.items()))
@@ -211,7 +211,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
         _ALGORITHM: goal.algorithm or "-",
         _PRECISION: _precision(goal),
         _HARDWARE: hardware_named(goal),
-        _THREADS: str(goal.threads),
+        _THREADS: str(goal.spec.threads),
         **_figures(goal, goal, source),
         _MET: JUDGED[judged_by(goal)] if goal.state is GoalState.MET else "no",
     }
@@ -231,7 +231,7 @@ def _output_rows(scores: Sequence[OutputScore]) -> Iterable[dict[str, str]]:
 
 
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
-    precision = goal.quantization.precision
+    precision = goal.spec.quantization.precision
     return {
         **_counts(network.achieved, source),
         **_plugged_in_cells(network.achieved, source, profile_of_goal(goal), precision),
@@ -257,8 +257,8 @@ def _plugged_in_cells(
 
 def _precision(goal: Goal) -> str:
     """Return the precision of a package, and the compression that was requested."""
-    precision = goal.quantization.precision.value
-    return precision if goal.compression is None else f"{precision}, {goal.compression}"
+    precision = goal.spec.quantization.precision.value
+    return precision if goal.spec.compression is None else f"{precision}, {goal.spec.compression}"
 
 
 def _counts(costs: Costs, source: Source | None) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _doing(task: Task) -> str:
         case BranchTask():
             doing = f"adapting the branches by {task.recipe.algorithm}"
         case PackageTask():
-            doing = f"packaging the goal {task.settings.goal_id}"
+            doing = f"packaging the goal {task.goal_id}"
         case ReferenceTask():
             doing = f"measuring the model {_name(task.recipe.model)}"
     return doing

@@ -60,7 +60,7 @@ class DeviceService:
             problem = Problem("median_ms", f"{median_ms:g}", "a positive number", "measure it again")
             raise MistifyError(ErrorCode.INVALID_CONFIG, "the latency was not taken", [problem])
         goal = self._jobs.goal(job_id, goal_id)
-        name = device_profile_name(device, goal.quantization.precision.integer, goal.threads)
+        name = device_profile_name(device, goal.spec.quantization.precision.integer, goal.spec.threads)
         predicted = goal.achieved.get(latency_axis(name))
         # Of a large job, its batches take a second to read.
         batches = await asyncio.to_thread(self._jobs.batches, job_id)

@@ -16,15 +16,7 @@ from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
 from mistify_server.jobs.step_queue import Step, StepQueue
 from mistify_server.jobs.store_writer import until_available
-from mistify_server.jobs.task_factory import (
-    adapt_task,
-    branch_task,
-    package_settings,
-    package_task,
-    prepare_task,
-    reference_task,
-    source_task,
-)
+from mistify_server.jobs.task_factory import TaskFactory, source_task
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, others, safer
 from mistify_server.store.artifacts import Artifacts, digest_of
@@ -116,7 +108,7 @@ class CollectiveAdaptation:
         Packages are compared with it, so it is measured with the threads of each. It is tried once.
         """
         goals = (self._log.goal(goal_id) for node in self._plan.nodes for goal_id in node.goals)
-        missing = {goal.threads for goal in goals if goal.files} - self._referenced
+        missing = {goal.spec.threads for goal in goals if goal.files} - self._referenced
         if self._root is None or not missing:
             return False
         self._referenced |= missing
@@ -165,7 +157,7 @@ class CollectiveAdaptation:
         return profile is not None and profile.prepares and node.algorithm not in self._preparations
 
     async def _prepare(self, algorithm: str, root: SourceResult) -> None:
-        result = await self._run(prepare_task(self._plan, algorithm, root), ())
+        result = await self._run(self._tasks(root).prepare(algorithm), ())
         if not isinstance(result, PrepareResult):
             self._queued.discard(("prepare", algorithm))  # goals that are added later try again
             own = [node.index for node in self._plan.nodes if node.algorithm == algorithm]
@@ -223,18 +215,15 @@ class CollectiveAdaptation:
 
     def _adapt_task(self, node: NodePlan, root: SourceResult, parent: str) -> AdaptTask:
         goals = [self._log.goal(goal_id) for goal_id in node.goals]
-        prepared = self._preparations.get(node.algorithm)
-        return adapt_task(self._plan, node, goals, root, parent, prepared=prepared)
+        return self._tasks(root).adapt(node, goals, parent)
 
     async def _branch_and_package(
         self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult
     ) -> None:
         """Make a goal's package, after its branches if it asks for any."""
         goal = self._log.goal(goal_id)
-        if goal.branches is not None and goal_id not in self._branches:
-            node = self._tree.nodes[index]
-            prepared = self._preparations.get(node.algorithm)
-            task = branch_task(self._plan, node, goal, root, adapted, prepared=prepared)
+        if goal.spec.branches is not None and goal_id not in self._branches:
+            task = self._tasks(root).branch(self._tree.nodes[index], goal, adapted)
             branches = await self._run(task, [goal_id])
             if not isinstance(branches, BranchResult):
                 reason = f"the branches could not be made: {failure_reason(branches)}"
@@ -288,30 +277,29 @@ class CollectiveAdaptation:
             if best.meets and not best.falls_short:
                 break
             node = self._tree.nodes[index].model_copy(
-                update={"budget": dict(other.budget), "targets": other.targets}
+                update={"budget": dict(other.spec.budget), "targets": other.spec.targets}
             )
-            prepared = self._preparations.get(node.algorithm)
-            task = adapt_task(self._plan, node, [other], root, root.root, prepared=prepared)
-            result = await self._run(task, [goal.id])
+            result = await self._run(self._tasks(root).adapt(node, [other], root.root), [goal.id])
             if isinstance(result, AdaptResult):
-                tried.append(other.quantization.precision)
+                tried.append(other.spec.quantization.precision)
                 best = best.improved(await self._attempt(index, other, result, root))
         return best.after_trying(tried)
 
     async def _attempt(self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult) -> Attempt:
-        settings, branches = package_settings(self._log.job_id, goal), self._branches.get(goal.id)
-        node = self._tree.nodes[index]
-        prepared = self._preparations.get(node.algorithm)
-        task = package_task(self._plan, node, settings, root, adapted, branches=branches, prepared=prepared)
+        node, branches = self._tree.nodes[index], self._branches.get(goal.id)
+        task = self._tasks(root).package(node, goal, adapted, branches)
         return Attempt(goal, adapted, await self._run(task, [goal.id]))
 
     async def _measure_reference(self, root: SourceResult, threads: Collection[int]) -> None:
-        result = await self._run(reference_task(self._plan, root, threads), ())
+        result = await self._run(self._tasks(root).reference(threads), ())
         if isinstance(result, ReferenceResult):
             await self._log.record(ReferenceSaved(self._plan.number, result))
             return
         reason = failure_reason(result)
         _logger.warning("the source could not be measured: %s", reason)
+
+    def _tasks(self, root: SourceResult) -> TaskFactory:
+        return TaskFactory(self._log.job_id, self._plan, root, self._preparations)
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
         """Run a task, again for as long as none can be run or kept, and return its result.

@@ -118,21 +118,21 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
         costs: The checkpoint's costs, or those measured on the package where there are any.
         adapted: The checkpoint, which may have been asked for more accuracy than this goal asks for.
     """
-    over = excess(costs, goal.budget)
+    over = excess(costs, goal.spec.budget)
     if over:
-        found_before = adapted.reason and exceeded(adapted.costs, goal.budget)
+        found_before = adapted.reason and exceeded(adapted.costs, goal.spec.budget)
         return adapted.reason if found_before else f"{over}, as measured on the package"
-    missed_targets = missed(goal.targets, package.test_scores)
+    missed_targets = missed(goal.spec.targets, package.test_scores)
     if not missed_targets:
         return ""
-    if adapted.reason and not reached(goal.targets, adapted.scores):
+    if adapted.reason and not reached(goal.spec.targets, adapted.scores):
         return f"{missed_targets} on the test data; {adapted.reason}"
-    form = goal.quantization.precision.value
-    if goal.compression is not None:
-        form += f" with {goal.compression}"
+    form = goal.spec.quantization.precision.value
+    if goal.spec.compression is not None:
+        form += f" with {goal.spec.compression}"
     before = ", ".join(
         f"{target.output} {figure:.4f}".strip()
-        for target in goal.targets
+        for target in goal.spec.targets
         if target.missed(package.test_scores)
         and (figure := adapted.scores.of(target.output, target.metric)) is not None
     )

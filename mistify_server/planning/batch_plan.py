@@ -7,6 +7,7 @@ from mistify.config.porting import AdaptationGoal
 from mistify.config.reading import goal_budget
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.insertion import insert_goals
 from mistify_server.store.plans import BatchPlan
@@ -47,14 +48,16 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
         Goal(
             id=config.id,
             batch=resolved.number,
-            budget=goal_budget(config, source_costs),
-            targets=_targets(config.adaptation_goal, resolved.data),
+            spec=PackageSpec(
+                budget=goal_budget(config, source_costs),
+                targets=_targets(config.adaptation_goal, resolved.data),
+                quantization=config.quantization,
+                threads=config.threads,
+                branches=config.branches,
+                compression=config.compression,
+                tuning=config.tuning,
+            ),
             metric=resolved.data.metric,
-            quantization=config.quantization,
-            threads=config.threads,
-            branches=config.branches,
-            compression=config.compression,
-            tuning=config.tuning,
             precision_choice=resolved.precision_choices.get(config.id, ""),
         )
         for config in resolved.batch.configs

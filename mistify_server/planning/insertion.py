@@ -32,10 +32,10 @@ class Promise:
 
     def serves(self, goal: Goal) -> bool:
         """Return whether the checkpoint will do for a goal of the node's budget."""
-        if not reached(goal.targets, self.scores):
+        if not reached(goal.spec.targets, self.scores):
             return False
         # Limits on other axes do not depend on how the network is measured: the axis names the precision.
-        return goal.quantization in self.quantizations or not any(map(hardware_of, goal.budget))
+        return goal.spec.quantization in self.quantizations or not any(map(hardware_of, goal.spec.budget))
 
 
 def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
@@ -50,8 +50,9 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
         for node in state.plan.nodes
         if not open_goals.isdisjoint(node.goals)
     } | {index: result.scores for index, result in state.checkpoints.items()}
+    quantizations = {goal_id: goal.spec.quantization for goal_id, goal in by_id.items()}
     return {
-        node.index: Promise(scores[node.index], tuple(by_id[goal_id].quantization for goal_id in node.goals))
+        node.index: Promise(scores[node.index], tuple(quantizations[goal_id] for goal_id in node.goals))
         for node in state.plan.nodes
         if node.index in scores
     }
@@ -116,7 +117,7 @@ class _Insertion:
         known = sorted((node for node in plan.nodes if node.index in promised), key=lambda node: node.index)
         self._plan = plan
         self._promised = promised
-        self._tree = GoalTree.build([*(node.budget for node in known), *(goal.budget for goal in goals)])
+        self._tree = GoalTree.build([*(node.budget for node in known), *(goal.spec.budget for goal in goals)])
         self._nodes_at = _by_place(self._tree, known, 0)
         self._goals_at = _by_place(self._tree, goals, len(known))
 
@@ -190,8 +191,8 @@ def _new_node(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[G
     return NodePlan(
         index=index,
         parent=parent,
-        budget=dict(goals[0].budget),
-        targets=strictest(*(goal.targets for goal in goals)),
+        budget=dict(goals[0].spec.budget),
+        targets=strictest(*(goal.spec.targets for goal in goals)),
         seed=derived_seed(plan.recipe.settings, index),
         goals=tuple(goal.id for goal in goals),
         algorithm=plan.recipe.algorithm if named else "",

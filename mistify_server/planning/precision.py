@@ -10,7 +10,6 @@ from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
-from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
 from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.jobs.job import Goal
@@ -83,7 +82,7 @@ class Attempt:
     @property
     def within_limits(self) -> bool:
         """Return whether there is a package, and it meets all limits."""
-        return isinstance(self.result, PackageResult) and meets(self._costs, self.goal.budget)
+        return isinstance(self.result, PackageResult) and meets(self._costs, self.goal.spec.budget)
 
     @property
     def meets(self) -> bool:
@@ -91,13 +90,13 @@ class Attempt:
         return (
             self.within_limits
             and isinstance(self.result, PackageResult)
-            and reached(self.goal.targets, self.result.validation_scores)
+            and reached(self.goal.spec.targets, self.result.validation_scores)
         )
 
     @property
     def falls_short(self) -> bool:
         """Return whether the package is missing, misses a target, or lost more accuracy than expected."""
-        package, metric, targets = self.result, self.goal.metric, self.goal.targets
+        package, metric, targets = self.result, self.goal.metric, self.goal.spec.targets
         if not isinstance(package, PackageResult):
             return True
         if reached(targets, self.adapted.scores) and not reached(targets, package.validation_scores):
@@ -105,7 +104,7 @@ class Attempt:
         before, after = self.adapted.accuracy, package.validation_accuracy
         if not metric.is_share:
             return after > (1 + _TOLERATED_GROWTH) * before
-        expected = KNOWN_LOSS[self.goal.quantization.precision.stored_as] + _TOLERATED_LOSS
+        expected = KNOWN_LOSS[self.goal.spec.quantization.precision.stored_as] + _TOLERATED_LOSS
         return before - after > expected
 
     @property
@@ -125,14 +124,14 @@ class Attempt:
 
         This is judged by the scores on the validation data.
         """
-        package, targets = attempt.result, self.goal.targets
+        package, targets = attempt.result, self.goal.spec.targets
         if not isinstance(package, PackageResult) or not attempt.within_limits:
             return self
         metric = package.validation_metric or self.goal.metric
         if not isinstance(self.result, PackageResult):
             why = "with which it could not be packaged"
         elif not self.within_limits:
-            why = f"with which it has {excess(self._costs, self.goal.budget)}"
+            why = f"with which it has {excess(self._costs, self.goal.spec.budget)}"
         elif not serves_better(metric, package.validation_scores, self.result.validation_scores, targets):
             return self
         elif not metric.better(package.validation_accuracy, self.result.validation_accuracy):
@@ -142,13 +141,13 @@ class Attempt:
             why = f"with which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
             why = f"with which {metric} was {metric.shown(self.result.validation_accuracy)}"
-        before, now = (_as_text(goal.quantization.precision) for goal in (self.goal, attempt.goal))
+        before, now = (_as_text(goal.spec.quantization.precision) for goal in (self.goal, attempt.goal))
         choice = f"{now} instead of {before}, {why}"
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
     def after_trying(self, precisions: Collection[Quantization]) -> "Attempt":
         """Return the attempt; if it misses the goal, with a note of the precisions tried in vain."""
-        vain = [_as_text(each) for each in precisions if each is not self.goal.quantization.precision]
+        vain = [_as_text(each) for each in precisions if each is not self.goal.spec.quantization.precision]
         if self.meets or not vain:
             return self
         choice = f"{self.goal.precision_choice}; the goal was missed with {' and '.join(vain)}, too"
@@ -175,11 +174,11 @@ def safer(attempt: Attempt) -> Iterator[Goal]:
     if not goal.precision_choice:
         return
     known = list(KNOWN_LOSS)
-    closest = reversed(known[: known.index(goal.quantization.precision)])
-    with_training = [Quantization.INT8_QAT] if goal.quantization.precision is Quantization.INT8 else []
+    closest = reversed(known[: known.index(goal.spec.quantization.precision)])
+    with_training = [Quantization.INT8_QAT] if goal.spec.quantization.precision is Quantization.INT8 else []
     for precision in (*with_training, *closest):
         at = at_other_precision(goal, precision)
-        if at.budget.keys() <= costs.keys() and meets(costs, at.budget):
+        if at.spec.budget.keys() <= costs.keys() and meets(costs, at.spec.budget):
             yield at
 
 
@@ -196,30 +195,28 @@ def others(
         floor: The least that the source can be cut to.
         estimates: See `share_within`.
     """
-    goal = attempt.goal
-    if not goal.precision_choice or goal.branches is not None:
+    goal, spec = attempt.goal, attempt.goal.spec
+    if not goal.precision_choice or spec.branches is not None:
         return
-    left = share_within(goal.budget, source, estimates)
-    at_each = [at_other_precision(goal, precision) for precision in allowed(goal.tuning, goal.compression)]
-    shares = {at.quantization.precision: share_within(at.budget, source, estimates) for at in at_each}
+    left = share_within(spec.budget, source, estimates)
+    specs = {
+        precision: spec.with_precision(precision) for precision in allowed(spec.tuning, spec.compression)
+    }
+    shares = {precision: share_within(at.budget, source, estimates) for precision, at in specs.items()}
     lost = attempt.lost - _LOSS_OF_HALVING * log2(left)
-    for at in sorted(at_each, key=lambda at: _expected_loss(at.quantization.precision, shares)):
-        precision = at.quantization.precision
-        same = precision is goal.quantization.precision.stored_as
+    for precision in sorted(specs, key=lambda precision: _expected_loss(precision, shares)):
+        budget = specs[precision].budget
+        same = precision is spec.quantization.precision.stored_as
         likely = (
             not attempt.within_limits or shares[precision] > left or _expected_loss(precision, shares) < lost
         )
-        if not same and likely and at.budget != goal.budget and _reachable(at.budget, floor):
-            yield at
+        if not same and likely and budget != spec.budget and _reachable(budget, floor):
+            yield replace(goal, spec=specs[precision])
 
 
 def at_other_precision(goal: Goal, precision: Quantization) -> Goal:
     """Return a goal at another precision, with the same limits."""
-    return replace(
-        goal,
-        quantization=goal.quantization.model_copy(update={"precision": precision}),
-        budget={at_precision(axis, precision): limit for axis, limit in goal.budget.items()},
-    )
+    return replace(goal, spec=goal.spec.with_precision(precision))
 
 
 def _reachable(budget: Budget, floor: Costs) -> bool:

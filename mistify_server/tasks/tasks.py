@@ -2,13 +2,9 @@
 
 from typing import Literal, TypeAlias
 
-from pydantic import Field
-
 from mistify.config.data.targets import Target
-from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
-from mistify.config.package.tuning import TuningConfig
-from mistify.costs.quantization import Quantization
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.results import BranchResult
@@ -82,41 +78,13 @@ class BranchTask(BaseAdaptTask):
     costs: dict[str, float]
 
 
-class PackageSettings(Message):
-    """The settings that a goal asks for in its package.
-
-    Attributes:
-        goal_id: Id of the goal in the job.
-        budget: The goal's limits, by axis.
-        targets: The figures that the package should reach.
-        threads: Number of threads with which LiteRT runs the package, and it is measured.
-        compression: The compression of its kernels; None for none.
-        tuning: How it is trained on a device.
-        saved_model: Whether a package with branches has them as a SavedModel as well.
-    """
-
-    job_id: str
-    goal_id: str
-    budget: dict[str, float] = Field(default_factory=dict)
-    targets: tuple[Target, ...] = ()
-    quantization: QuantizationConfig = QuantizationConfig()
-    threads: int = 1
-    compression: CompressionConfig | None = None
-    tuning: TuningConfig = TuningConfig()
-    saved_model: bool = False
-
-    @property
-    def needs_training(self) -> bool:
-        """Return whether the network is trained while it is packaged."""
-        return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
-
-
 class PackageTask(Message):
     """A task that turns a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
     Attributes:
         recipe: The recipe of the network, with the settings of training.
-        settings: Settings that the goal asks for.
+        goal_id: Id of the goal in the job.
+        spec: The package that the goal asks for.
         checkpoint: The artifact of the adapted network.
         costs: Costs of the checkpoint by axis.
         accuracy: Accuracy of the checkpoint on the validation data.
@@ -126,7 +94,9 @@ class PackageTask(Message):
 
     kind: Literal["package"] = "package"
     recipe: TaughtRecipe
-    settings: PackageSettings
+    job_id: str
+    goal_id: str
+    spec: PackageSpec
     checkpoint: str
     costs: dict[str, float]
     accuracy: float

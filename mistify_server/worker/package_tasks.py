@@ -68,7 +68,7 @@ class Packager:
     def _package(self, task: PackageTask) -> PackageResult:
         recipe = task.recipe
         params = params_of(recipe)
-        setup = self._setups.prepare(recipe, params, distilled=task.settings.needs_training)
+        setup = self._setups.prepare(recipe, params, distilled=task.spec.needs_training)
         if task.branches:
             task = self._of_own_branch(task, task.branches, setup.validation)
         model = self._checkpoints.shared(task.checkpoint)

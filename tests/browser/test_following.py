@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify.jobs.package_spec import PackageSpec
 from tests.browser.without_server import open_page
 from tests.support.rendered import goal_page, job_page
 
@@ -32,7 +33,10 @@ KINDS: Final = {JobState: "job", GoalState: "goal", ProgressUpdate: "progress"}
 JOB: Final = Job(
     "j",
     JobState.RUNNING,
-    tuple(Goal(f"goal-{n}", 0, {"flops": 1.0}, parent=f"goal-{n - 1}" if n else None) for n in range(12)),
+    tuple(
+        Goal(f"goal-{n}", 0, PackageSpec({"flops": 1.0}), parent=f"goal-{n - 1}" if n else None)
+        for n in range(12)
+    ),
     0,
 )
 DONE: Final = replace(JOB, state=JobState.DONE)

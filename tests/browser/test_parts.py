@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, JobState, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import Interval, Plan, PlannedBatch, PlannedEdge
 from mistify_server.web.rendering import render
 from tests.browser.without_server import open_page
@@ -39,7 +40,7 @@ def test_long_names_on_the_page_of_a_goal_need_no_scrolling_sideways(page: Page)
     goal = Goal(
         "half",
         0,
-        {},
+        PackageSpec({}),
         state=GoalState.MET,
         achieved={f"latency_ms@{name}": 1.0},
         accuracy=0.5,

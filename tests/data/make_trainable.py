@@ -19,9 +19,10 @@ from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
 from mistify.config.package.tuning import TuningConfig
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import PackageSettings, PackageTask
+from mistify_server.tasks.tasks import PackageTask
 from tests.mistify_server.worker.packaging.networks import packaged
 
 HERE = Path(__file__).parent
@@ -145,11 +146,10 @@ def write_package(
     )
     task = PackageTask(
         recipe=recipe,
-        settings=PackageSettings(
-            job_id="job-1",
-            goal_id=goal,
-            budget={"flops": 1e6},
-            tuning=TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH),
+        job_id="job-1",
+        goal_id=goal,
+        spec=PackageSpec(
+            {"flops": 1e6}, tuning=TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH)
         ),
         checkpoint="checkpoint.keras",
         costs={"flops": 9e5},

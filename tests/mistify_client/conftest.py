@@ -22,6 +22,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.part import JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions
@@ -51,8 +52,7 @@ def ended_job(files: dict[str, bytes]) -> Job:
     half = Goal(
         id="half",
         batch=0,
-        budget={"flops": 500.0},
-        targets=overall(0.7),
+        spec=PackageSpec({"flops": 500.0}, targets=overall(0.7)),
         algorithm="morphnet",
         choice="as good as chamnet, and faster",
         warning="accuracy 70.0% is likely to be missed",
@@ -63,7 +63,9 @@ def ended_job(files: dict[str, bytes]) -> Job:
         steps=150,
         files=package_files(files),
     )
-    tenth = Goal("tenth", 0, {"flops": 100.0}, parent="half", state=GoalState.FAILED, reason="no room")
+    tenth = Goal(
+        "tenth", 0, PackageSpec({"flops": 100.0}), parent="half", state=GoalState.FAILED, reason="no room"
+    )
     spent = {"tracing": 0.5, "training": 7.25, "saving": 0.01, "waiting": 0.0, "other": 0.25}
     return Job("job-1", JobState.DONE, (half, tenth), 1_700_000_000_000, (Source(COSTS, 0.8),), 4.5, spent)
 

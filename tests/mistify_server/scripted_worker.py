@@ -80,9 +80,9 @@ class ScriptedWorker:
             case PrepareTask() | BranchTask():
                 return self.prepare(task) if isinstance(task, PrepareTask) else self.branch(task)
             case PackageTask():
-                precision, compression = task.settings.quantization.precision, task.settings.compression
+                precision, compression = task.spec.quantization.precision, task.spec.compression
                 network = self.artifacts.path(task.checkpoint).read_bytes()
-                manifest = json.dumps({"goal": task.settings.goal_id, "job": task.settings.job_id}).encode()
+                manifest = json.dumps({"goal": task.goal_id, "job": task.job_id}).encode()
                 accuracy = task.accuracy - (0.1 if precision.integer else 0.0)
                 return PackageResult(
                     files={

@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import log
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from mistify.parsing.validation import InvalidValue, Settings
 
@@ -41,6 +41,8 @@ class BranchesConfig(Settings):
         to: The budget of the largest.
         saved_model: Whether the package also has them as a TensorFlow SavedModel.
     """
+
+    model_config = ConfigDict(serialize_by_alias=True)  # within tasks as within configs
 
     count: int = Field(default=3, ge=2, le=16, description="a number from 2 to 16", examples=[3])
     from_: Multiple = Field(

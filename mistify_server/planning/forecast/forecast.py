@@ -273,7 +273,8 @@ class Forecast:
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]
-        steps, expected = self._reached(node, max((goal.quantization.precision for goal in own), key=_risk))
+        precisions = (goal.spec.quantization.precision for goal in own)
+        steps, expected = self._reached(node, max(precisions, key=_risk))
         case = self._chooser.case(self._edge(node), node.algorithm)
         work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
         adapting = work * self._step_seconds
@@ -353,7 +354,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
             goal,
             algorithm=node_of[goal.id].algorithm,
             choice=node_of[goal.id].choice,
-            warning=forecast.warning(node_of[goal.id], goal.quantization.precision),
+            warning=forecast.warning(node_of[goal.id], goal.spec.quantization.precision),
         )
         for goal in goals
     ]
@@ -398,10 +399,10 @@ def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
 
 def _branches(goal: Goal) -> int:
     """Return the number of networks adapted for a goal's package in addition to the goal's own."""
-    if goal.branches is None:
+    if goal.spec.branches is None:
         return 0
     # Where a branch is larger than the goal's own network, that is no branch of it.
-    return goal.branches.count - (goal.branches.shares[-1] == 1)
+    return goal.spec.branches.count - (goal.spec.branches.shares[-1] == 1)
 
 
 def _risk(precision: Quantization) -> float:

@@ -125,14 +125,8 @@ class GoalRow(Table):
     id: Mapped[str] = mapped_column(primary_key=True)
     position: Mapped[int]
     batch: Mapped[int]
-    budget: Mapped[dict[str, float]]
-    targets: Mapped[list[dict[str, object]]] = mapped_column(server_default=text("'[]'"))
+    spec: Mapped[dict[str, object]] = mapped_column(server_default=text("'{}'"))
     metric: Mapped[str]
-    quantization: Mapped[dict[str, object]]
-    threads: Mapped[int] = mapped_column(server_default=text("1"))
-    branches: Mapped[dict[str, object] | None]
-    compression: Mapped[dict[str, object] | None]
-    tuning: Mapped[dict[str, object]]
     parent: Mapped[str | None]
     algorithm: Mapped[str]
     choice: Mapped[str]

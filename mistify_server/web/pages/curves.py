@@ -20,7 +20,7 @@ def curves_of(goal: Goal, details: GoalDetails, formats: Iterable[AxisFormat]) -
         details: Provides the points.
         formats: Formats of axes that plug-ins have added.
     """
-    axes = {*goal.budget, *(axis for point in details.curve for axis in point.relative_costs)}
+    axes = {*goal.spec.budget, *(axis for point in details.curve for axis in point.relative_costs)}
     return {
         "metric": goal.metric.value,
         "labels": {axis: label(axis, formats) for axis in sorted(axes)},

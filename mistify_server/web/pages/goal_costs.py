@@ -34,7 +34,7 @@ def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -
     if not goal.achieved:
         return [
             Cost(label(axis, formats), axis, None, limit, own.costs.get(source_axis(axis)))
-            for axis, limit in goal.budget.items()
+            for axis, limit in goal.spec.budget.items()
         ]
     predicted = _costs(goal, goal.achieved, own.costs, formats)
     return [*predicted, *_costs(goal, goal.measured, own.measured, formats, ", measured")]
@@ -43,7 +43,7 @@ def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -
 def _costs(
     goal: Goal, reached: Costs, of_source: Costs, formats: Sequence[AxisFormat], measured: str = ""
 ) -> Iterator[Cost]:
-    precision = goal.quantization.precision
+    precision = goal.spec.quantization.precision
     axes = [axis for axis in reached if conditions_of(axis).precision in (precision, Quantization.NONE)]
     own = {source_axis(axis) for axis in axes if conditions_of(axis).precision is precision}
     for axis in axes:
@@ -53,4 +53,4 @@ def _costs(
         named = label(axis, formats)
         names_prediction = named.startswith("predicted ")
         named += measured or (", predicted" if quantity_of(axis) == LATENCY and not names_prediction else "")
-        yield Cost(named, axis, reached[axis], goal.budget.get(axis), of_source.get(source_axis(axis)))
+        yield Cost(named, axis, reached[axis], goal.spec.budget.get(axis), of_source.get(source_axis(axis)))

@@ -12,6 +12,7 @@ from mistify.costs.formats import AxisFormat, format_of
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, quality
 from mistify.jobs.job import BranchFigures, Goal, Job, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.report import (
     PREDICTION,
     hardware_named,
@@ -85,7 +86,7 @@ class GoalTable:
 def goal_table(job: Job) -> GoalTable:
     """Return the table of a job; sources have the names of their models where there are several."""
     columns = list(_columns(job, (*built_in_formats(), *job.formats)))
-    threads = min((goal.threads for goal in job.goals), default=1)
+    threads = min((goal.spec.threads for goal in job.goals), default=1)
     sources = {source.batch: source for source in job.sources}
     numbers = sorted({*sources, *(goal.batch for goal in job.goals)})
     batches = []
@@ -103,7 +104,7 @@ def goal_table(job: Job) -> GoalTable:
 
 
 def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
-    limited = {quantity_of(axis): None for goal in job.goals for axis in goal.budget}
+    limited = {quantity_of(axis): None for goal in job.goals for axis in goal.spec.budget}
     for quantity in dict.fromkeys([*_ALWAYS, *limited]):
         axis_format = format_of(quantity, formats)
         if quantity == LATENCY:
@@ -116,7 +117,7 @@ def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
 def _source_rows(
     source: Source, goals: Sequence[Goal], name: str, threads: int, columns: Sequence[Column]
 ) -> Iterator[Row]:
-    as_it_came = Goal("", 0, {}, threads=threads)  # on the server's machine, in float32
+    as_it_came = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
     figures = [_figure(as_it_came, network, column, {}) for column in columns]
     yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
@@ -145,7 +146,7 @@ def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> 
         )
         for branch in goal.branch_figures
     ]
-    targets = {(each.output, each.metric): each.value for each in goal.targets if each.output != OVERALL}
+    targets = {(each.output, each.metric): each.value for each in goal.spec.targets if each.output != OVERALL}
     return GoalRows(goal, package, [*_score_rows(goal.output_scores, targets, columns), *branches])
 
 
@@ -162,7 +163,7 @@ def _score_rows(
 
 
 def _score(goal: Goal, accuracy: float | None, source: Source | None) -> Figure:
-    target = next((each.value for each in goal.targets if each.output == OVERALL), None)
+    target = next((each.value for each in goal.spec.targets if each.output == OVERALL), None)
     figure = _compared(goal.metric, accuracy, target)
     return replace(figure, reached=compared_quality(goal, accuracy, source))
 
@@ -182,7 +183,7 @@ def _limits(goal: Goal) -> dict[tuple[str, bool], float]:
     measured = judged_by(goal) != PREDICTION
     return {
         (quantity, measured and quantity == LATENCY): limit
-        for axis, limit in goal.budget.items()
+        for axis, limit in goal.spec.budget.items()
         for quantity in [quantity_of(axis)]
     }
 
@@ -210,4 +211,4 @@ def _cost(goal: Goal, network: Goal | BranchFigures, column: Column) -> float | 
         return measured_latency(goal, network)
     if column.format.quantity == LATENCY:
         return latency_of(goal, network.achieved)
-    return column.format.cost(network.achieved, profile_of_goal(goal), goal.quantization.precision)
+    return column.format.cost(network.achieved, profile_of_goal(goal), goal.spec.quantization.precision)

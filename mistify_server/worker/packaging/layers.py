@@ -14,9 +14,9 @@ from mistify_server.tasks.tasks import PackageTask
 
 def profile_of(task: PackageTask) -> HardwareProfile:
     """Return the hardware on which the goal of a package limits latency; where it does not, this machine."""
-    settings = task.settings
-    limited = [axis.partition("@")[2] for axis in settings.budget if quantity_of(axis) == LATENCY]
-    host = host_profile_name(settings.quantization.precision, settings.threads)
+    spec = task.spec
+    limited = [axis.partition("@")[2] for axis in spec.budget if quantity_of(axis) == LATENCY]
+    host = host_profile_name(spec.quantization.precision, spec.threads)
     hardware = task.recipe.hardware
     return next((hardware[name] for name in (*limited, host) if name in hardware), HOST)
 

@@ -29,16 +29,16 @@ def manifest_of(
         task: The request for the package.
         files: Name -> content of each file but the manifest.
     """
-    settings, networks, own = task.settings, conversion.networks, measured.own
+    spec, networks, own = task.spec, conversion.networks, measured.own
     inputs, outputs = _tensors(conversion)
     return Manifest(
-        job=settings.job_id,
-        goal=settings.goal_id,
-        budget=settings.budget,
+        job=task.job_id,
+        goal=task.goal_id,
+        budget=dict(spec.budget),
         metric=task.recipe.data.metric,
-        targets=settings.targets,
+        targets=spec.targets,
         achieved={**task.costs, **measured.costs},
-        measured=measured_here(own.latency, settings.quantization.precision),
+        measured=measured_here(own.latency, spec.quantization.precision),
         accuracy=own.test.accuracy,
         accuracy_examples=own.test.examples,
         validation_accuracy=own.validation.accuracy,
@@ -49,10 +49,10 @@ def manifest_of(
         outputs=outputs,
         labels=dict(conversion.description.labels),
         preparation=dict(conversion.description.preparation),
-        quantization=settings.quantization.precision,
+        quantization=spec.quantization.precision,
         branches=_branches(conversion, measured, task),
         default_branch=measured.default,
-        compression=settings.compression,
+        compression=spec.compression,
         note="; ".join(filter(None, (conversion.note, measured.note))),
         tunable=dict(networks.tunable),
         training=networks.training,
@@ -79,7 +79,7 @@ def _branches(conversion: Conversion, measured: PackageMeasurements, task: Packa
 
 
 def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask) -> Branch:
-    precision = task.settings.quantization.precision
+    precision = task.spec.quantization.precision
     return Branch(
         share=network.share,
         achieved={**network.costs, memory_axis(precision): measurement.memory_bytes},

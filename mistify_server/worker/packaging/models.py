@@ -62,15 +62,15 @@ def package_model(
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
             LiteRT lacks an operation, or the activations that integers take their scales from are not finite.
     """
-    compression, accuracy = task.settings.compression, task.accuracy
+    compression, accuracy = task.spec.compression, task.accuracy
     if compression is not None:
         model = compressed(model, compression, setup, training_steps, task.recipe.seed)
         accuracy = evaluate(model, setup.validation, task.recipe.data.metric)
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
-    integer = task.settings.quantization.precision.integer
+    integer = task.spec.quantization.precision.integer
     sample = calibration(map(folded, networks), setup.train) if integer else Calibration({})
-    zipped = branches and task.settings.saved_model
+    zipped = branches and task.spec.saved_model
     converted = _convert(
         model, task, setup, sample.examples, training_steps=training_steps, branches=branches
     )
@@ -107,11 +107,11 @@ def _convert(
     training_steps: int,
     branches: Branches | None,
 ) -> ConvertedNetworks:
-    settings, quantization = task.settings, task.settings.quantization
+    spec, quantization = task.spec, task.spec.quantization
     if branches:
         return ConvertedNetworks(convert_branches(branches, quantization, examples))
     match quantization.precision:
-        case Quantization.NONE if settings.compression is None and settings.tuning.trainable != "none":
+        case Quantization.NONE if spec.compression is None and spec.tuning.trainable != "none":
             return _convert_trainable(model, task, setup)
         case Quantization.INT8:
             return ConvertedNetworks(convert(model, quantization, examples))
@@ -128,7 +128,7 @@ def _block_store(
     parts: PackageParts, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
     """Return the block store of a package; no block is trained for its precision."""
-    precision = task.settings.quantization.precision
+    precision = task.spec.quantization.precision
     precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     return block_store(parts.blocks, precision, examples, kinds, parts.served)
@@ -137,7 +137,7 @@ def _block_store(
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:
     objectives = objectives_of(model, setup.train, setup.settings)
     rows = np.arange(min(COMPARED_EXAMPLES, len(setup.validation)))
-    return convert_trainable(model, objectives, task.settings.tuning, setup.validation.subset(rows).inputs)
+    return convert_trainable(model, objectives, task.spec.tuning, setup.validation.subset(rows).inputs)
 
 
 def _note_on_classes(model: keras.Model, train: Dataset) -> str:
@@ -148,7 +148,7 @@ def _note_on_classes(model: keras.Model, train: Dataset) -> str:
 
 def _note_on_floats(network: bytes, model: keras.Model, task: PackageTask) -> str:
     """Return a remark on the kernels of an integer package that are float32; empty where there are none."""
-    precision = task.settings.quantization.precision
+    precision = task.spec.quantization.precision
     kept = float_kernels(network, {layer.name for layer in model.layers}) if precision.integer else {}
     if not kept:
         return ""

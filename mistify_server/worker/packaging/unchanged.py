@@ -34,7 +34,7 @@ def package_unchanged(
         MistifyError: CORRUPT_PACKAGE, the package computes something else than the source; INVALID_MODEL, it
             cannot be converted.
     """
-    sample, quantization, function = Calibration({}), task.settings.quantization, source.export()
+    sample, quantization, function = Calibration({}), task.spec.quantization, source.export()
     if quantization.precision is Quantization.INT8:
         sample = calibration([function], train)
     objectives = objectives_for(source.signature, train)

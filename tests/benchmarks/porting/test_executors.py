@@ -13,6 +13,7 @@ from mistify.config.porting import AUTO
 from mistify.config.reading import collective_batches, parse_batch
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 
@@ -58,7 +59,9 @@ def test_configs_are_goals_of_one_batch_with_float32_packages(metric):
 
 def job(accuracies):
     goals = tuple(
-        Goal(id=f"{share:g}", batch=0, budget={}, accuracy=accuracy, algorithm="uniform", steps=100)
+        Goal(
+            id=f"{share:g}", batch=0, spec=PackageSpec({}), accuracy=accuracy, algorithm="uniform", steps=100
+        )
         for share, accuracy in zip(SHARES, accuracies, strict=True)
     )
     return Job("job", JobState.DONE, goals, 0, seconds=5.0)

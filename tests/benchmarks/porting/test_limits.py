@@ -7,6 +7,7 @@ import pytest
 from benchmarks.harness.run import EXIT_SKIPPED
 from benchmarks.porting.limits import Package, figures_of, losses, main, packages_of, reached_in
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.package_spec import PackageSpec
 
 
 def package(
@@ -72,7 +73,13 @@ def test_where_all_limits_on_latency_are_out_of_reach_nothing_is_said_of_their_u
 def goal(name: str, state: GoalState, accuracy: float | None) -> Goal:
     costs = {"flops": 5.0, "latency_ms@host": 0.9}
     return Goal(
-        name, 0, {"latency_ms@host": 1.0}, state=state, achieved=costs, measured=costs, accuracy=accuracy
+        name,
+        0,
+        PackageSpec({"latency_ms@host": 1.0}),
+        state=state,
+        achieved=costs,
+        measured=costs,
+        accuracy=accuracy,
     )
 
 

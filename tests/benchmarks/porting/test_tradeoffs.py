@@ -25,6 +25,7 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.reading import parse_batch
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
 
@@ -33,7 +34,7 @@ def test_there_are_more_than_20_goals_that_a_config_may_have():
     common = {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}
     goals = parse_batch(json.dumps([{**goal, **common} for goal in _goals(COUNT)]))
     assert len(goals) > 26
-    precisions = {_series_of(goal): goal.quantization.precision.value for goal in goals}
+    precisions = {_series_of(goal): goal.spec.quantization.precision.value for goal in goals}
     assert precisions == {"FLOP": "none", "memory": "auto", "latency-float32": "none", "latency": "auto"}
 
 
@@ -65,7 +66,7 @@ def test_what_was_reached_is_that_of_the_goals_precision_as_a_share_of_the_float
     source = Source({"flops": 100.0, "memory_bytes": 1_000.0, "latency_ms@host": 4.0}, 0.8, Metric.ACCURACY)
     int8 = QuantizationConfig(precision=Quantization.INT8)
     memory, latency, missed = (
-        Goal(name, 0, {}, quantization=int8, state=state, accuracy=0.7)
+        Goal(name, 0, PackageSpec({}, quantization=int8), state=state, accuracy=0.7)
         for name, state in (
             ("memory-0.200", GoalState.MET),
             ("latency-0.300", GoalState.MET),

@@ -5,6 +5,7 @@ import pytest
 from mistify.config.data.metric import Metric
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.job import Goal, Source
+from mistify.jobs.package_spec import PackageSpec
 
 
 @pytest.mark.parametrize(
@@ -20,5 +21,5 @@ from mistify.jobs.job import Goal, Source
     ],
 )
 def test_accuracies_are_shown_with_their_change(metric, accuracy, tuned, shown):
-    goal = Goal("a", 0, {}, metric=metric)
+    goal = Goal("a", 0, PackageSpec({}), metric=metric)
     assert compared_quality(goal, accuracy, Source({}, metric=metric, tuned_accuracy=tuned)) == shown

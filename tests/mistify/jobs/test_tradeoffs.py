@@ -8,6 +8,7 @@ import pytest
 
 from mistify.config.data.metric import Metric
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import Point, TradeOff, trade_offs
 from tests.support.stored import digits_job
@@ -34,7 +35,9 @@ def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
         goal.id: goal.achieved["flops"] for goal in job.goals
     }
     assert [point.goal for point in flops.points if not point.met] == ["small"]
-    assert flops.limits == sorted(goal.budget["flops"] for goal in job.goals if "flops" in goal.budget)
+    assert flops.limits == sorted(
+        goal.spec.budget["flops"] for goal in job.goals if "flops" in goal.spec.budget
+    )
     # The limit on a board is no limit on this machine, and nothing was measured there.
     assert (latency.limits, [point.goal for point in latency.points]) == (
         [],
@@ -44,9 +47,11 @@ def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
 
 
 def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
-    one = Goal("one", 0, {}, state=GoalState.MET, achieved={"flops": 1.0, "params": 2.0}, accuracy=0.5)
+    one = Goal(
+        "one", 0, PackageSpec({}), state=GoalState.MET, achieved={"flops": 1.0, "params": 2.0}, accuracy=0.5
+    )
     two = replace(one, id="two", achieved={"flops": 3.0})
-    waiting = Goal("waiting", 0, {})
+    waiting = Goal("waiting", 0, PackageSpec({}))
     job = Job("j", JobState.RUNNING, (one, two, waiting), 0, (Source({}),))
     (flops,) = trade_offs(report(job))
     assert (flops.axis, [point.goal for point in flops.points], flops.source) == (
@@ -58,8 +63,12 @@ def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
 
 
 def test_each_batch_has_trade_offs_and_a_source_of_its_own() -> None:
-    one = Goal("one", 0, {"flops": 5.0}, state=GoalState.MET, achieved={"flops": 1.0}, accuracy=0.5)
-    other = replace(one, id="other", batch=1, budget={"flops": 7.0}, metric=Metric.MSE)
+    one = Goal(
+        "one", 0, PackageSpec({"flops": 5.0}), state=GoalState.MET, achieved={"flops": 1.0}, accuracy=0.5
+    )
+    other = replace(
+        one, spec=replace(one.spec, budget={"flops": 7.0}), id="other", batch=1, metric=Metric.MSE
+    )
     goals = [replace(goal, id=f"{goal.id}-{number}") for goal in (one, other) for number in (1, 2)]
     job = Job("j", JobState.DONE, tuple(goals), 0, (Source({"flops": 9.0}, tuned_accuracy=0.9),))
     named = Source({"flops": 8.0}, batch=1, model="second.keras", metric=Metric.MSE, tuned_accuracy=0.1)

@@ -12,6 +12,7 @@ from mistify.config.package.tuning import TuningConfig
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.training import (
     OutputEncoding,
     TrainedWeight,
@@ -89,7 +90,7 @@ def test_other_settings_are_refused():
 
 
 def job_with(tuning):
-    return Job("job-1", JobState.RUNNING, (Goal("a", 0, {}, tuning=tuning),), 0)
+    return Job("job-1", JobState.RUNNING, (Goal("a", 0, PackageSpec({}, tuning=tuning)),), 0)
 
 
 @pytest.mark.parametrize("part", ["none", "network", "head", 3])
@@ -100,7 +101,7 @@ def test_tuning_travels_with_its_goal(part):
 
 def test_unknown_tuning_of_a_newer_server_is_an_error():
     message = porting.job_to_proto(job_with(TuningConfig(trainable="head")))
-    message.goals[0].tuning.optimizer = "lion"
+    message.goals[0].spec.tuning.optimizer = "lion"
     with pytest.raises(MistifyError, match="tuning"):
         porting.job_from_proto(message)
 

@@ -25,6 +25,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import (
     Interval,
     OutOfReach,
@@ -67,18 +68,22 @@ tunings = st.builds(
 metrics = st.sampled_from([*Metric, Metric("top_two"), Metric("pinball_error")])
 targets = st.lists(st.builds(Target, texts, metrics, finite), max_size=3).map(tuple)
 scores = st.lists(st.builds(OutputScore, texts, metrics, finite), max_size=2).map(tuple)
-goals = st.builds(
-    Goal,
-    id=names,
-    batch=st.integers(0, 2**31 - 1),
+specs = st.builds(
+    PackageSpec,
     budget=costs,
     targets=targets,
-    metric=metrics,
     quantization=quantizations,
     threads=st.integers(1, 1024),
     branches=st.none() | branches,
     compression=st.none() | compressions,
     tuning=tunings,
+)
+goals = st.builds(
+    Goal,
+    id=names,
+    batch=st.integers(0, 2**31 - 1),
+    spec=specs,
+    metric=metrics,
     algorithm=texts,
     choice=texts,
     warning=texts,
@@ -255,7 +260,7 @@ def test_an_event_of_an_unknown_kind_is_an_error(message: pb.JobEvent) -> None:
         porting.event_from_proto(message)
 
 
-GOAL = Goal("a", 0, {}, branches=BranchesConfig(), compression=CompressionConfig(clusters=4))
+GOAL = Goal("a", 0, PackageSpec({}, branches=BranchesConfig(), compression=CompressionConfig(clusters=4)))
 
 
 @pytest.mark.parametrize(
@@ -263,13 +268,13 @@ GOAL = Goal("a", 0, {}, branches=BranchesConfig(), compression=CompressionConfig
     [
         ("state", 99, "goal state 99"),
         ("metric", "no word", "metric no word"),
-        ("quantization.precision", "int2", "quantization int2"),
-        ("quantization.inputs", "int2", "quantization config"),
-        ("branches.count", 99, "branches config"),
-        ("compression.clusters", 999, "compression config"),
-        ("compression.sparsity", 0.5, "compression config"),
-        ("tuning.trainable", "middle", "tuning config"),
-        ("tuning.optimizer", "lion", "tuning config"),
+        ("spec.quantization.precision", "int2", "quantization int2"),
+        ("spec.quantization.inputs", "int2", "quantization config"),
+        ("spec.branches.count", 99, "branches config"),
+        ("spec.compression.clusters", 999, "compression config"),
+        ("spec.compression.sparsity", 0.5, "compression config"),
+        ("spec.tuning.trainable", "middle", "tuning config"),
+        ("spec.tuning.optimizer", "lion", "tuning config"),
     ],
 )
 def test_what_only_a_newer_side_knows_of_a_goal_is_an_error_that_names_it(

@@ -31,8 +31,11 @@ def plugged_in(job):
     costs |= {"1/frames_per_s@pi": 0.05}
     half = replace(
         half,
-        quantization=QuantizationConfig(precision=Quantization.INT8),
-        budget={"energy_mj@int8": 0.4, "1/frames_per_s@pi": 0.04},
+        spec=replace(
+            half.spec,
+            quantization=QuantizationConfig(precision=Quantization.INT8),
+            budget={"energy_mj@int8": 0.4, "1/frames_per_s@pi": 0.04},
+        ),
         achieved={**costs, **half.achieved, "energy_mj@int8": 0.3, "1/frames_per_s@pi": 0.02},
     )
     return replace(job, goals=(half, tenth), sources=(replace(job.sources[0], costs=costs, formats=formats),))

@@ -66,8 +66,12 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source(service, tmp_pa
 
 
 def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_path):
-    half = replace(service.fake.job.goals[0], budget={"latency_ms@host": 1.0}, note="lost something")
-    there = replace(half, id="there", budget={"latency_ms@pi": 1.0})
+    half = replace(
+        service.fake.job.goals[0],
+        spec=replace(service.fake.job.goals[0].spec, budget={"latency_ms@host": 1.0}),
+        note="lost something",
+    )
+    there = replace(half, spec=replace(half.spec, budget={"latency_ms@pi": 1.0}), id="there")
     for goals, verdict in (
         ((half, there), "All 2 goals are met, 1 of them as predicted, not as measured."),
         ((half,), "The goal is met."),

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify_client.porting.log import show_log
 from mistify_client.porting.progress import (
     SOURCE,
@@ -33,8 +34,11 @@ def test_lines_without_a_terminal():
         shown.update("half", ProgressUpdate("attempt 1 of 3 failed: out of memory", 0, 0), MODEL)
         shown.update("half", ProgressUpdate("starting", 0, 0), MODEL)
         shown.update("half", ProgressUpdate("packaging", 0, 1), MODEL)
-        shown.ended(Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75), MODEL)
-        shown.ended(Goal("tenth", 0, {}, state=GoalState.FAILED, reason="no room [1]"), MODEL)
+        shown.ended(
+            Goal("half", 0, PackageSpec({}), state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75),
+            MODEL,
+        )
+        shown.ended(Goal("tenth", 0, PackageSpec({}), state=GoalState.FAILED, reason="no room [1]"), MODEL)
     lines = out.file.getvalue().splitlines()
     assert lines[0] == "source: loading"
     assert lines[1] == "half: adapting 1/200, accuracy 78.0%, multiply-adds 70%"
@@ -49,7 +53,7 @@ def test_lines_without_a_terminal():
 
 
 def test_a_goal_of_another_batch_is_not_compared_with_the_source():
-    half = Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75)
+    half = Goal("half", 0, PackageSpec({}), state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75)
     job = Job("j", JobState.DONE, (half, replace(half, id="other", batch=1)), 0, (MODEL,))
     adapting = ProgressUpdate("adapting", 1, 200, {"flops": 700.0}, 0.78)
     events = [
@@ -72,7 +76,7 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source():
 
 
 def test_work_on_a_source_is_shown_beside_it_only_where_there_is_one():
-    goal = Goal("half", 0, {})
+    goal = Goal("half", 0, PackageSpec({}))
     one, two = {"half": goal}, {"half": goal, "other": replace(goal, batch=1)}
     assert source_behind(None, one, (MODEL,)) is MODEL
     assert source_behind(None, two, (MODEL,)) is None
@@ -118,7 +122,7 @@ def test_bars_on_a_terminal(name):
         shown.update("third", ProgressUpdate("adapting", 0, 0), MODEL)
         assert [(task.completed, task.total) for task in bars.tasks] == [(75, 150), (0, None)]
         bars.refresh()
-        shown.ended(Goal(name, 0, {}, state=GoalState.MET, accuracy=0.75), MODEL)
+        shown.ended(Goal(name, 0, PackageSpec({}), state=GoalState.MET, accuracy=0.75), MODEL)
         assert len(bars.tasks) == 1
     text = out.file.getvalue()
     assert "adapting 75/150" in text

@@ -135,8 +135,11 @@ def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
     there = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 3.0}
     half = replace(
         half,
-        quantization=QuantizationConfig(precision=Quantization.INT8),
-        budget={"latency_ms@my-board@int8": 4.0},
+        spec=replace(
+            half.spec,
+            quantization=QuantizationConfig(precision=Quantization.INT8),
+            budget={"latency_ms@my-board@int8": 4.0},
+        ),
         achieved={**half.achieved, **there},
         measured={"latency_ms@host": 0.25},
     )
@@ -151,8 +154,11 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
     half, tenth = service.fake.job.goals
     half = replace(
         half,
-        quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
-        budget={"latency_ms@pi": 9.0},
+        spec=replace(
+            half.spec,
+            quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
+            budget={"latency_ms@pi": 9.0},
+        ),
         achieved={
             **half.achieved,
             "memory_bytes@int8": 1000.0,
@@ -204,8 +210,12 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
 def test_a_compression_is_reported_with_what_came_of_it(service):
     half, tenth = service.fake.job.goals
     actual = {"zero_share": 0.51, "kernel_values": 900.0, "gzip_bytes": 2000.0}
-    half = replace(half, compression=CompressionConfig(sparsity=0.5), achieved={**half.achieved, **actual})
-    tenth = replace(tenth, compression=CompressionConfig(clusters=16))
+    half = replace(
+        half,
+        spec=replace(half.spec, compression=CompressionConfig(sparsity=0.5)),
+        achieved={**half.achieved, **actual},
+    )
+    tenth = replace(tenth, spec=replace(tenth.spec, compression=CompressionConfig(clusters=16)))
     job = replace(service.fake.job, goals=(half, tenth))
     reported = [goal["compression"] for goal in report(job)["goals"]]
     assert reported == [{"sparsity": 0.5, **actual}, {"clusters": 16, **dict.fromkeys(actual)}]
@@ -222,7 +232,7 @@ def test_branches_are_reported_below_their_goal(service):
         BranchFigures(1 / 3, costs, {"latency_ms@host": 0.1}, 0.7),
         BranchFigures(1.0, half.achieved, {"latency_ms@host": 0.4}, 0.75),
     )
-    half = replace(half, budget={"latency_ms@pi": 9.0}, branch_figures=branches)
+    half = replace(half, spec=replace(half.spec, budget={"latency_ms@pi": 9.0}), branch_figures=branches)
     job = replace(service.fake.job, goals=(half, tenth))
     reported = report(job)["goals"][0]["branches"]
     assert reported[0] == {
@@ -252,8 +262,11 @@ def test_packages_are_compared_with_their_source(service):
     branch = BranchFigures(0.5, {"latency_ms@host@4-threads@int8": 1.0}, {}, 0.88)
     half = replace(
         service.fake.job.goals[0],
-        threads=4,
-        quantization=QuantizationConfig(precision=Quantization.INT8),
+        spec=replace(
+            service.fake.job.goals[0].spec,
+            threads=4,
+            quantization=QuantizationConfig(precision=Quantization.INT8),
+        ),
         achieved=own,
         measured={"latency_ms@host@4-threads": 0.4},
         accuracy=0.895,
@@ -283,8 +296,10 @@ def test_packages_are_compared_with_their_source(service):
 
 @pytest.mark.parametrize("axis", ["latency_ms@host", "latency_ms@host@4-threads@int8"])
 def test_a_goal_is_met_as_measured_or_as_predicted(service, axis):
-    half = replace(service.fake.job.goals[0], budget={axis: 9.0})
-    there = replace(half, budget={axis.replace("host", "pi"): 9.0})
+    half = replace(
+        service.fake.job.goals[0], spec=replace(service.fake.job.goals[0].spec, budget={axis: 9.0})
+    )
+    there = replace(half, spec=replace(half.spec, budget={axis.replace("host", "pi"): 9.0}))
     assert [outcome(goal) for goal in (half, there)] == ["met (measured)", "met (predicted)"]
     assert outcome(service.fake.job.goals[0]) == "met"
     assert outcome(replace(half, state=GoalState.UNMET)) == "unmet"

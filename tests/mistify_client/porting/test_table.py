@@ -81,8 +81,8 @@ def test_without_known_times_the_caption_says_nothing_of_them(service, spent):
 def test_latencies_are_those_with_the_threads_of_the_goal(service):
     half, tenth = service.fake.job.goals
     own = {"latency_ms@host": 8.0, "latency_ms@host@4-threads": 3.0}
-    half = replace(half, threads=4, achieved={**half.achieved, **own}, measured=own)
-    half = replace(half, budget={"latency_ms@host@4-threads": 3.5})
+    spec = replace(half.spec, threads=4, budget={"latency_ms@host@4-threads": 3.5})
+    half = replace(half, spec=spec, achieved={**half.achieved, **own}, measured=own)
     job = replace(service.fake.job, goals=(half, tenth))
     reported = report(job)["goals"][0]
     assert (reported["hardware"], reported["threads"]) == ("host", 4)
@@ -105,7 +105,8 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
 @pytest.mark.parametrize(("width", "named"), [(80, True), (200, True), (60, False)])
 def test_a_latency_elsewhere_stands_below_that_of_the_source_on_the_same_hardware(service, width, named):
     half, tenth = service.fake.job.goals
-    half = replace(half, budget={"latency_ms@pi": 0.1}, achieved={"flops": 480.0, "latency_ms@pi": 0.092})
+    spec = replace(half.spec, budget={"latency_ms@pi": 0.1})
+    half = replace(half, spec=spec, achieved={"flops": 480.0, "latency_ms@pi": 0.092})
     known = service.fake.job.sources[0]
     source = replace(known, costs={**known.costs, "latency_ms@pi": 0.18})
     lines = lines_of_table(replace(service.fake.job, sources=(source,), goals=(half, tenth)), width)
@@ -146,11 +147,10 @@ def test_a_crowded_table_leaves_out_columns_and_cuts_no_figure(service, width):
     scores = tuple(OutputScore(name, Metric.MEAN_IOU, 0.5) for name in ("left", "right"))
     goal = replace(
         half,
+        spec=replace(half.spec, quantization=QuantizationConfig(precision=Quantization.INT8_QAT), threads=4),
         id="a-rather-long-identifier-of-a-goal",
         achieved={"flops": 123456789.0, "params": 23456789.0, "memory_bytes": 123456789.0},
-        quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
         output_scores=scores,
-        threads=4,
     )
     job = replace(
         service.fake.job,

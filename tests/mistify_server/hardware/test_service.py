@@ -116,14 +116,14 @@ async def test_goals_have_the_threads_that_their_device_was_measured_with(
     assert problem.expected == "1 or 4, with which my-board was measured"
     assert problem.fix.endswith("mistify profile-device --name my-board --threads 1,2,4")
     job = await caller.submit([config("one", 1), config("four", 4)])
-    assert [(goal.threads, dict(goal.budget)) for goal in job.goals] == [
+    assert [(goal.spec.threads, dict(goal.spec.budget)) for goal in job.goals] == [
         (1, {"latency_ms@my-board": 4.0}),
         (4, {"latency_ms@my-board@4-threads": 1.0}),
     ]
     own = {f"my-board{threads}{at}" for threads in ("", "@4-threads") for at in ("", "@int8")}
     assert set(site.tasks("inspect")[-1]["recipe"]["hardware"]) == {"host", "host@4-threads", *own}
     await caller.finished(job.id)
-    assert {task["settings"]["threads"] for task in site.tasks("package")} == {1, 4}
+    assert {task["spec"]["threads"] for task in site.tasks("package")} == {1, 4}
     with DevicesClient(caller.address) as client:
         reported = await asyncio.to_thread(client.report, "my-board", job.id, "four", 2.0)
     assert (reported.predicted_ms, reported.factor) == (1.0, pytest.approx(2 ** (1 / 3)))
@@ -147,7 +147,7 @@ async def test_goals_with_other_threads_are_added(
         await caller.add(job.id, [{**make_config("two", latency="1ms"), **own, "threads": 2}])
     site.write("model.json", {"costs": {"latency_ms@my-board@4-threads": 2.0}, "floor": {}})
     grown = await caller.add(job.id, [{**make_config("four", latency="1ms"), **own, "threads": 4}])
-    assert (grown.goals[1].parent, dict(grown.goals[1].budget)) == (
+    assert (grown.goals[1].parent, dict(grown.goals[1].spec.budget)) == (
         None,
         {"latency_ms@my-board@4-threads": 1.0},
     )
@@ -220,7 +220,7 @@ async def test_goals_name_a_device_that_the_server_knows(
             [{**make_config("typo", latency="0.5x"), "hardware": "my-bord", "quantization": "none"}]
         )
     job = await caller.submit(configs)
-    assert [dict(goal.budget) for goal in job.goals] == [
+    assert [dict(goal.spec.budget) for goal in job.goals] == [
         {"latency_ms@my-board": 4.0},
         {"latency_ms@my-board@int8": 2.0},
     ]
@@ -240,7 +240,7 @@ async def test_goals_on_a_device_are_added(
     await register(caller.address, table)
     write_model(site)
     grown = await caller.add(job.id, later)
-    assert dict(grown.goals[1].budget) == {"latency_ms@my-board": 1.0}
+    assert dict(grown.goals[1].spec.budget) == {"latency_ms@my-board": 1.0}
     await caller.finished(job.id)
 
 

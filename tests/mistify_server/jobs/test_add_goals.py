@@ -118,7 +118,7 @@ async def test_a_goal_with_a_known_budget_only_gets_a_package(
     assert goals(job) == {"half": GoalState.MET, "again": GoalState.MET}
     assert parents(job) == {"half": None, "again": None}
     assert len(site.tasks("adapt")) == 1
-    assert [task["settings"]["goal_id"] for task in site.tasks("package")] == ["half", "again"]
+    assert [task["goal_id"] for task in site.tasks("package")] == ["half", "again"]
 
 
 async def test_more_accuracy_is_tuned_from_the_checkpoint_of_the_budget(
@@ -245,7 +245,7 @@ async def test_goals_find_their_batch(caller: Any, site: Any, make_config: Confi
         ("a-2", 0, "a"),
         ("c-3", 2, "c-2"),
     ]
-    assert [goal.budget["flops"] for goal in job.goals[3:]] == [4_000, 200, 4_000, 3_000]
+    assert [goal.spec.budget["flops"] for goal in job.goals[3:]] == [4_000, 200, 4_000, 3_000]
     assert {task["recipe"]["settings"].get("seed") for task in site.tasks("adapt")} == {None, 7}
 
 
@@ -272,7 +272,7 @@ async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config
         *[["host", "jetson-nano", "raspberry-pi"]] * 3,
     ]
     assert parents(job) == {"a": None, "b": None, "c": "b", "d": "a"}
-    assert job.goals[1].budget == {"latency_ms@jetson-nano": 4.0}
+    assert job.goals[1].spec.budget == {"latency_ms@jetson-nano": 4.0}
 
 
 async def test_this_machine_is_measured_with_other_threads_once(
@@ -296,8 +296,8 @@ async def test_this_machine_is_measured_with_other_threads_once(
         (["host", "host@4-threads"], ["host"]),
     ]
     assert parents(job) == {"a": None, "b": None, "c": "b"}
-    assert job.goals[1].budget == {"latency_ms@host@4-threads": 1.8}
-    assert [goal.threads for goal in job.goals] == [1, 4, 4]
+    assert job.goals[1].spec.budget == {"latency_ms@host@4-threads": 1.8}
+    assert [goal.spec.threads for goal in job.goals] == [1, 4, 4]
 
 
 async def test_a_machine_that_is_known_in_float32_alone_is_profiled_for_its_first_limit(

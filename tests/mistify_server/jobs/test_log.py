@@ -3,6 +3,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.jobs.log import UPDATE_SECONDS, JobLog
 from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import GoalChanged, Submission
@@ -10,7 +11,7 @@ from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import PackageResult, Result, TaskFailure
 
-GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
+GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
 
 
 @dataclass

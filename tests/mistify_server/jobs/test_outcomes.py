@@ -5,6 +5,7 @@ import pytest
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
 from mistify.jobs.job import Goal, GoalState
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import Estimate
 from mistify_server.jobs.outcomes import packaged_goal
 from mistify_server.tasks.results import AdaptResult, PackageResult
@@ -25,7 +26,7 @@ def packaged(
     package = PackageResult(
         files={}, achieved={}, measured={}, accuracy=0.5, validation_accuracy=accuracy, note=note
     )
-    goal = Goal("a", 0, {"flops": 5.0}, metric=metric)
+    goal = Goal("a", 0, PackageSpec({"flops": 5.0}), metric=metric)
     return packaged_goal(goal, adapted, None, package, [], teacher_accuracy=teacher, foreseen=foreseen)
 
 
@@ -73,7 +74,9 @@ def judged(price: float, reason: str = "", checkpoint: float = 0.04) -> Goal:
         output_scores=(OutputScore("price", Metric.MSE, price),),
         validation_output_scores=(OutputScore("price", Metric.MSE, 0.0),),
     )  # fmt: skip
-    goal = Goal("a", 0, {"flops": 5.0}, targets=(*overall(0.8), Target("price", Metric.MSE, 0.05)))
+    goal = Goal(
+        "a", 0, PackageSpec({"flops": 5.0}, targets=(*overall(0.8), Target("price", Metric.MSE, 0.05)))
+    )
     return packaged_goal(goal, adapted, None, package, [], teacher_accuracy=0.9, foreseen=None)
 
 

@@ -105,10 +105,10 @@ async def test_branches_that_are_made_are_not_made_again(
     assert len(branched) == (2 if kind == "branch" else 1)
     assert branched[-1]["shares"] == pytest.approx([1 / 3, 3**-0.5, 1, 3**0.5, 3])
     packaged = site.tasks("package")[-1]
-    assert packaged["settings"]["saved_model"] is True
+    assert packaged["spec"]["branches"]["saved_model"] is True
     assert [branch["share"] for branch in packaged["branches"]["branches"]] == branched[-1]["shares"]
-    assert half.branches is not None
-    assert half.branches.count == 5
+    assert half.spec.branches is not None
+    assert half.spec.branches.count == 5
     assert [branch.share for branch in half.branch_figures] == branched[-1]["shares"]
     assert half.steps == 100 + 5
 

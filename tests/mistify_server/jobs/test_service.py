@@ -116,7 +116,7 @@ async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
         "accuracy 0.7000 below 0.7800 on the test data as int8; "
         "the checkpoint has 0.8000 in float32 on the validation data"
     )
-    assert int8.quantization.precision is Quantization.INT8
+    assert int8.spec.quantization.precision is Quantization.INT8
     assert "size_bytes@int8" in int8.achieved
 
 
@@ -130,7 +130,7 @@ async def test_a_compression_reaches_the_worker_and_what_came_of_it_the_client(
     await caller.add(job.id, [{**asked, "id": "clustered", "compression": {"clusters": 16}}])
     job = await caller.finished(job.id)
     assert len(site.tasks("adapt")) == 1
-    assert [goal.compression for goal in job.goals] == [
+    assert [goal.spec.compression for goal in job.goals] == [
         None,
         CompressionConfig(sparsity=0.5),
         CompressionConfig(clusters=16),

@@ -64,12 +64,12 @@ def test_equal_budgets_share_a_node_and_its_strictest_target() -> None:
         (("g0", "g1"), None, overall(0.9)),
         (("g2",), 0, ()),
     ]
-    assert [(goal.id, goal.parent, goal.targets, goal.batch) for goal in goals] == [
+    assert [(goal.id, goal.parent, goal.spec.targets, goal.batch) for goal in goals] == [
         ("g0", None, overall(0.7), 3),
         ("g1", None, overall(0.9), 3),
         ("g2", "g0", (), 3),
     ]
-    assert goals[2].budget == {"flops": 250_000}
+    assert goals[2].spec.budget == {"flops": 250_000}
 
 
 METRICS = {"kind": Metric.ACCURACY, "price": Metric.MAE}
@@ -81,8 +81,8 @@ def test_a_target_of_an_output_is_of_its_metric_and_shared_nodes_have_the_strict
     plan, placed = plan_batch(
         resolved(*goals), Inspection(costs=COSTS, floor={}, metric=Metric.MEAN_SCORE, metrics=METRICS)
     )
-    assert placed[1].targets == (Target("kind", Metric.ACCURACY, 0.8), Target("price", Metric.MAE, 0.5))
-    assert placed[3].targets == overall(0.7, Metric.MEAN_SCORE)
+    assert placed[1].spec.targets == (Target("kind", Metric.ACCURACY, 0.8), Target("price", Metric.MAE, 0.5))
+    assert placed[3].spec.targets == overall(0.7, Metric.MEAN_SCORE)
     (node,) = plan.nodes
     assert set(node.targets) == {
         Target("kind", Metric.ACCURACY, 0.9),
@@ -113,7 +113,7 @@ def test_goals_that_differ_in_precision_alone_share_a_node() -> None:
         resolved({"FLOP": "0.5x"}, {"FLOP": "0.5x"}, quantization=["none", "int8"]), inspection()
     )
     assert [node.goals for node in plan.nodes] == [("g0", "g1")]
-    assert [goal.quantization.precision.value for goal in goals] == ["none", "int8"]
+    assert [goal.spec.quantization.precision.value for goal in goals] == ["none", "int8"]
 
 
 def test_memory_is_limited_at_the_precision_of_the_goal() -> None:
@@ -143,8 +143,8 @@ def test_goals_with_other_threads_are_on_axes_of_their_own() -> None:
         (("g1",), None),
         (("g2", "g3"), None),
     ]
-    assert [goal.threads for goal in planned] == [1, 4, 1, 4]
-    assert planned[1].budget == {"latency_ms@jetson-nano@4-threads": 0.5}
+    assert [goal.spec.threads for goal in planned] == [1, 4, 1, 4]
+    assert planned[1].spec.budget == {"latency_ms@jetson-nano@4-threads": 0.5}
     names = {"host", "jetson-nano"}
     assert batch.hardware.keys() == names | {f"{name}@4-threads" for name in names}
 
@@ -171,7 +171,7 @@ def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
     assert batch.inspect_task().recipe.hardware == {"host": HOST, "jetson-nano": catalogue()["jetson-nano"]}
     plan, (goal,) = plan_batch(batch, measured)
     assert plan.recipe.hardware == {"host": HOST, "jetson-nano": calibrated}
-    assert goal.budget == {"latency_ms@jetson-nano": 1.0}
+    assert goal.spec.budget == {"latency_ms@jetson-nano": 1.0}
 
 
 def test_nothing_is_widened_for_goals_below_the_source() -> None:

@@ -15,6 +15,7 @@ from mistify.config.data.targets import Scores, Target
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.planning.insertion import Promise, insert_goals, promises
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.recipe import Recipe, derived_seed
@@ -54,7 +55,7 @@ Asked = Sequence[tuple[dict[str, float], float | None]]
 
 def goals_of(asked: Asked, prefix: str) -> list[Goal]:
     return [
-        Goal(f"{prefix}{number}", batch=2, budget=budget, targets=overall(target))
+        Goal(f"{prefix}{number}", batch=2, spec=PackageSpec(budget, targets=overall(target)))
         for number, (budget, target) in enumerate(asked)
     ]
 
@@ -108,13 +109,13 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
     node_of = {goal_id: node for node in grown.nodes for goal_id in node.goals}
     live = [node for node in sorted(plan.nodes, key=lambda node: node.index) if node.index in promised]
     budgets = [node.budget for node in live]
-    budgets += [goal.budget for goal in asked if goal.budget not in budgets]
+    budgets += [goal.spec.budget for goal in asked if goal.spec.budget not in budgets]
     budgets = [budget for place, budget in enumerate(budgets) if budget not in budgets[:place]]
     for goal in asked:
-        node, target = node_of[goal.id], value_of(goal.targets)
-        equal = [other for other in live if other.budget == goal.budget]
+        node, target = node_of[goal.id], value_of(goal.spec.targets)
+        equal = [other for other in live if other.budget == goal.spec.budget]
         enough = [other for other in equal if promised[other.index].scores.overall >= target]
-        assert node.budget == goal.budget
+        assert node.budget == goal.spec.budget
         if enough:
             assert node.index == enough[0].index
             continue
@@ -124,9 +125,9 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
             assert node.parent is not None
             best = max(promised[other.index].scores.overall for other in equal)
             assert promised[node.parent].scores.overall == best
-            assert nodes[node.parent].budget == goal.budget
+            assert nodes[node.parent].budget == goal.spec.budget
             continue
-        expected = nearest_looser(goal.budget, budgets)
+        expected = nearest_looser(goal.spec.budget, budgets)
         actual = None if node.parent is None else nodes[node.parent].budget
         assert actual == expected
         if node.parent in {other.index for other in plan.nodes}:
@@ -226,7 +227,9 @@ def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_me
     axis: str, *, joins: bool
 ) -> None:
     asked = [
-        Goal(name, batch=2, budget={axis: 4.0}, quantization=QuantizationConfig(precision=precision))
+        Goal(
+            name, batch=2, spec=PackageSpec({axis: 4.0}, quantization=QuantizationConfig(precision=precision))
+        )
         for name, precision in [
             ("a", Quantization.INT8),
             ("b", Quantization.INT8),
@@ -257,7 +260,8 @@ def test_a_checkpoint_serves_a_goal_whose_outputs_it_satisfies() -> None:
     def placed(promise: Promise) -> list[tuple[str, ...]]:
         asked = (priced(0.2), priced(0.1), priced(0.15), priced(0.3))
         goals = [
-            Goal(f"n{n}", batch=2, budget={"flops": 4.0}, targets=targets) for n, targets in enumerate(asked)
+            Goal(f"n{n}", batch=2, spec=PackageSpec({"flops": 4.0}, targets=targets))
+            for n, targets in enumerate(asked)
         ]
         plan, _ = insert_goals(chain_of(4.0), {0: promise}, goals)
         assert [node.targets for node in plan.nodes[1:]] == [priced(0.1)]
@@ -270,8 +274,8 @@ def test_a_checkpoint_serves_a_goal_whose_outputs_it_satisfies() -> None:
 
 def test_a_node_that_is_to_be_made_promises_the_targets_of_its_outputs() -> None:
     price = Target("price", Metric.MAE, 0.1)
-    plan, _ = insert_goals(BARE, {}, [Goal("a", 2, {"flops": 4.0}, targets=(price,))])
-    goals = [Goal("a", 2, {"flops": 4.0}, state=GoalState.RUNNING)]
+    plan, _ = insert_goals(BARE, {}, [Goal("a", 2, PackageSpec({"flops": 4.0}, targets=(price,)))])
+    goals = [Goal("a", 2, PackageSpec({"flops": 4.0}), state=GoalState.RUNNING)]
     (promise,) = promises(BatchState(plan, None, {}), goals).values()
     assert promise.scores == Scores(0.0, (OutputScore("price", Metric.MAE, 0.1),))
 
@@ -293,7 +297,7 @@ def test_a_node_without_a_future_promises_nothing() -> None:
     plan = BARE.model_copy(update={"nodes": (*nodes, nodes[2].model_copy(update={"index": 3}))})
     states = {"made": GoalState.MET, "failed": GoalState.FAILED, "open": GoalState.RUNNING}
     goals = [
-        Goal(name, 2, {}, state=states.get(name, GoalState.CANCELLED))
+        Goal(name, 2, PackageSpec({}), state=states.get(name, GoalState.CANCELLED))
         for node in nodes
         for name in node.goals
     ]

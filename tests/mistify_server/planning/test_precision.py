@@ -215,8 +215,8 @@ async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., An
             json.dumps({f"memory_bytes@{p}": c for p, c in adapted.items()})
         )
         job = await caller.submit([{**make_config("a", memory=2_400), "quantization": "auto", **more}])
-        assert job.goals[0].quantization.precision is Quantization.INT8
-        assert dict(job.goals[0].budget) == {"memory_bytes@int8": 2_400}
+        assert job.goals[0].spec.quantization.precision is Quantization.INT8
+        assert dict(job.goals[0].spec.budget) == {"memory_bytes@int8": 2_400}
         assert job.goals[0].precision_choice.startswith("int8, which allows 96%")
         return (await caller.finished(job.id)).goals[0]
 
@@ -224,17 +224,17 @@ async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., An
 
 
 def packaged_as(site: Any) -> list[str]:
-    return [task["settings"]["quantization"]["precision"] for task in site.tasks("package")]
+    return [task["spec"]["quantization"]["precision"] for task in site.tasks("package")]
 
 
 async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_399.0})
     assert packaged_as(site) == ["int8", "int8-qat", "float16"]
-    assert site.tasks("package")[1]["settings"]["budget"] == {"memory_bytes@int8": 2_400}
-    assert site.tasks("package")[2]["settings"]["budget"] == {"memory_bytes@float16": 2_400}
+    assert site.tasks("package")[1]["spec"]["budget"] == {"memory_bytes@int8": 2_400}
+    assert site.tasks("package")[2]["spec"]["budget"] == {"memory_bytes@float16": 2_400}
     assert goal.state is GoalState.MET
-    assert goal.quantization.precision is Quantization.FLOAT16
-    assert dict(goal.budget) == {"memory_bytes@float16": 2_400}
+    assert goal.spec.quantization.precision is Quantization.FLOAT16
+    assert dict(goal.spec.budget) == {"memory_bytes@float16": 2_400}
     assert goal.accuracy == pytest.approx(0.8)
     expected = "float16 instead of int8, with which accuracy was 70.0% where the checkpoint has 80.0%"
     assert goal.precision_choice == expected
@@ -243,7 +243,7 @@ async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(si
 async def test_without_a_safer_precision_within_the_limits_the_package_stays(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_401.0})
     assert packaged_as(site) == ["int8", "int8-qat", "dynamic", "float16"]
-    assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.INT8)
+    assert (goal.state, goal.spec.quantization.precision) == (GoalState.MET, Quantization.INT8)
 
 
 async def test_a_precision_that_was_asked_for_is_never_replaced(
@@ -253,7 +253,7 @@ async def test_a_precision_that_was_asked_for_is_never_replaced(
     job = await caller.submit([{**make_config("a", FLOP="0.5x"), "quantization": "int8"}])
     (goal,) = (await caller.finished(job.id)).goals
     assert packaged_as(site) == ["int8", "int8-qat", "dynamic", "int8"]
-    assert goal.quantization.precision is Quantization.INT8
+    assert goal.spec.quantization.precision is Quantization.INT8
     assert goal.precision_choice == ""
 
 
@@ -268,7 +268,10 @@ async def test_goals_that_are_added_leave_it_to_the_server_too(
         job.id, [{**make_config("b", memory=2_400), **later}, {**make_config("c", FLOP="0.4x"), **later}]
     )
     _, b, c = (await caller.finished(job.id)).goals
-    assert (b.quantization.precision, c.quantization.precision) == (Quantization.DYNAMIC, Quantization.NONE)
+    assert (b.spec.quantization.precision, c.spec.quantization.precision) == (
+        Quantization.DYNAMIC,
+        Quantization.NONE,
+    )
     assert b.precision_choice.startswith("dynamic instead of int8")
 
 
@@ -279,13 +282,13 @@ async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would
     costs = {axis: cost for axis, cost in COSTS.items() if not axis.startswith("latency")}
     site.write("model.json", {"costs": costs, "floor": dict.fromkeys(costs, 1.0)})
     job = await caller.submit([{**make_config("a", memory=2_000), "quantization": "auto"}])
-    assert job.goals[0].quantization.precision is Quantization.INT8
+    assert job.goals[0].spec.quantization.precision is Quantization.INT8
     (goal,) = (await caller.finished(job.id)).goals
     assert [task["budget"] for task in site.tasks("adapt")] == [
         {"memory_bytes@int8": 2_000},
         {"memory_bytes@dynamic": 2_000},
     ]
-    assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.DYNAMIC)
+    assert (goal.state, goal.spec.quantization.precision) == (GoalState.MET, Quantization.DYNAMIC)
     assert "instead of int8, with which accuracy was 70.0%" in goal.precision_choice
 
 
@@ -299,14 +302,14 @@ async def test_a_goal_is_missed_only_when_every_precision_misses_it(
     over = json.dumps({f"memory_bytes@{name}": 1_501.0 for name in ("int8", "dynamic", "float16")})
     (site.control / "adapted-memory_bytes@int8").write_text(over)
     job = await caller.submit([{**make_config("a", memory=1_500), "quantization": "auto"}])
-    assert job.goals[0].quantization.precision is Quantization.INT8
+    assert job.goals[0].spec.quantization.precision is Quantization.INT8
     (goal,) = (await caller.finished(job.id)).goals
     assert [task["budget"] for task in site.tasks("adapt")] == [
         {"memory_bytes@int8": 1_500},
         {"memory_bytes@dynamic": 1_500},
     ]
     assert goal.state is GoalState.MET
-    assert goal.quantization.precision is Quantization.DYNAMIC
+    assert goal.spec.quantization.precision is Quantization.DYNAMIC
     assert "instead of int8" in goal.precision_choice
 
 

@@ -9,6 +9,7 @@ from mistify.config.data.targets import Target
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.planning.precision import Attempt, at_other_precision, others, safer
 from mistify_server.tasks.results import AdaptResult, PackageResult, TaskFailure
 from tests.support.targets import overall
@@ -16,8 +17,10 @@ from tests.support.targets import overall
 GOAL = Goal(
     "a",
     0,
-    {"memory_bytes@int8": 100.0, "flops": 10.0, "latency_ms@host@int8": 3.0},
-    quantization=QuantizationConfig(precision=Quantization.INT8),
+    PackageSpec(
+        {"memory_bytes@int8": 100.0, "flops": 10.0, "latency_ms@host@int8": 3.0},
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+    ),
     precision_choice="int8, ...",
 )
 
@@ -45,7 +48,8 @@ def package(accuracy: float, **measured: float) -> PackageResult:
     ],
 )
 def test_what_falls_short(accuracy: float, target: float | None, metric: Metric, short: bool) -> None:
-    goal = replace(GOAL, targets=overall(target, metric), metric=metric)
+    spec = replace(GOAL.spec, targets=overall(target, metric))
+    goal = replace(GOAL, spec=spec, metric=metric)
     assert Attempt(goal, adapted(), package(accuracy)).falls_short is short
 
 
@@ -55,7 +59,7 @@ def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measure
     checkpoint = adapted(**costs)
     first = Attempt(GOAL, checkpoint, package(0.7))
     trained, dynamic, none = safer(first)
-    assert [goal.quantization.precision.value for goal in (trained, dynamic, none)] == [
+    assert [goal.spec.quantization.precision.value for goal in (trained, dynamic, none)] == [
         *("int8-qat", "dynamic", "none")
     ]
     failed = Attempt(GOAL, checkpoint, TaskFailure(code="INTERNAL", message="no kernel"))
@@ -63,7 +67,7 @@ def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measure
         Attempt(dynamic, checkpoint, package(*figures[:1], **{"latency_ms@host@dynamic": figures[1]}))
         for figures in ((0.75, 2.0), (0.65, 2.0), (0.75, 3.1))
     )
-    assert first.improved(better).goal.quantization.precision is Quantization.DYNAMIC
+    assert first.improved(better).goal.spec.quantization.precision is Quantization.DYNAMIC
     assert first.improved(worse) is first
     assert first.improved(slow) is first
     assert first.improved(failed) is first
@@ -80,7 +84,8 @@ def scored(price: float, accuracy: float = 0.8) -> PackageResult:
 
 
 def test_a_package_is_chosen_for_the_output_that_reaches_its_target() -> None:
-    goal = replace(GOAL, budget={}, targets=(*overall(0.7), Target("price", Metric.MSE, 0.05)))
+    targets = (*overall(0.7), Target("price", Metric.MSE, 0.05))
+    goal = replace(GOAL, spec=replace(GOAL.spec, budget={}, targets=targets))
     checkpoint = adapted().model_copy(update={"output_scores": (OutputScore("price", Metric.MSE, 0.04),)})
     rough, fine = Attempt(goal, checkpoint, scored(0.06)), Attempt(goal, checkpoint, scored(0.04, 0.75))
     assert (rough.meets, rough.falls_short) == (False, True)
@@ -99,11 +104,11 @@ def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
 SOURCE = {"latency_ms@host": 8.0, "latency_ms@host@float16": 8.0, "latency_ms@host@dynamic": 4.0} | {
     "latency_ms@host@int8": 3.2
 }
-FAST = replace(GOAL, budget={"latency_ms@host@int8": 2.0}, targets=overall(0.9))
+FAST = replace(GOAL, spec=replace(GOAL.spec, budget={"latency_ms@host@int8": 2.0}, targets=overall(0.9)))
 
 
 def tried(attempt: Attempt, **floor: float) -> list[str]:
-    return [goal.quantization.precision.value for goal in others(attempt, SOURCE, floor)]
+    return [goal.spec.quantization.precision.value for goal in others(attempt, SOURCE, floor)]
 
 
 def test_a_limit_that_is_missed_is_tried_at_every_precision_that_can_reach_it() -> None:
@@ -111,7 +116,7 @@ def test_a_limit_that_is_missed_is_tried_at_every_precision_that_can_reach_it() 
     assert tried(slow) == ["dynamic", "none", "float16"]
     assert tried(slow, **{"latency_ms@host@dynamic": 2.5}) == ["none", "float16"]
     (dynamic, *_) = others(slow, SOURCE, {})
-    assert dict(dynamic.budget) == {"latency_ms@host@dynamic": 2.0}
+    assert dict(dynamic.spec.budget) == {"latency_ms@host@dynamic": 2.0}
 
 
 def test_accuracy_that_is_missed_is_tried_where_more_of_the_network_is_left() -> None:
@@ -121,7 +126,9 @@ def test_accuracy_that_is_missed_is_tried_where_more_of_the_network_is_left() ->
 
 
 def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
-    met = missed(replace(FAST, targets=overall(0.7)), 0.8, **{"latency_ms@host@int8": 1.9})
+    met = missed(
+        replace(FAST, spec=replace(FAST.spec, targets=overall(0.7))), 0.8, **{"latency_ms@host@int8": 1.9}
+    )
     assert met.meets
     assert tried(met) == []
     assert tried(missed(replace(FAST, precision_choice=""), 0.8, **{"latency_ms@host@int8": 2.1})) == []
@@ -139,7 +146,7 @@ def test_what_a_precision_has_lost_is_compared_with_what_others_would_cut(
     accuracy: float, precisions: list[str]
 ) -> None:
     """As int8 the limit leaves 63 % of the source, as dynamic half of it, as floats a quarter."""
-    goal = replace(FAST, targets=())
+    goal = replace(FAST, spec=replace(FAST.spec, targets=()))
     attempt = Attempt(goal, adapted(0.8, **{"latency_ms@host@int8": 1.9}), package(accuracy))
     assert attempt.meets
     assert tried(attempt) == precisions

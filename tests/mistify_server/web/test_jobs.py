@@ -42,7 +42,7 @@ async def test_a_config_is_posted_as_curl_does_it(web: httpx.AsyncClient, make_c
     part = (await web.get(answer.headers["location"])).json()
     assert (part["job"]["state"], part["goal_count"], part["goals_met"]) == ("done", 2, 2)
     half, _ = part["job"]["goals"]
-    assert (half["id"], half["state"], half["budget"], half["accuracy"]) == (
+    assert (half["id"], half["state"], half["spec"]["budget"], half["accuracy"]) == (
         "half",
         "met",
         {"flops": 5_000},

@@ -11,12 +11,12 @@ from executors.search import Predictor, Sample
 from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify.config.data.metric import Metric
 from mistify.config.data.preparation import ImagePreparation, InputScaling, Preparation
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import (
     AdaptTask,
     InspectTask,
-    PackageSettings,
     PackageTask,
     PrepareTask,
     ReferenceTask,
@@ -92,7 +92,9 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
         PackageTask(
             recipe=taught(root.teacher),
             checkpoint=quarter.checkpoint,
-            settings=PackageSettings(goal_id="quarter", job_id="job-1"),
+            job_id="job-1",
+            goal_id="quarter",
+            spec=PackageSpec({}),
             costs=quarter.costs,
             accuracy=quarter.accuracy,
         )

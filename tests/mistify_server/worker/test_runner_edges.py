@@ -22,10 +22,11 @@ from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.results import AdaptResult
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
 from mistify_server.worker.adaptation.edge import EdgeOutcome
 from mistify_server.worker.adaptation.widening import is_widened
 from mistify_server.worker.runner import TaskRunner
@@ -145,7 +146,9 @@ def test_a_package_is_the_same_whatever_its_worker_has_done_before(tmp_path: Pat
     task = PackageTask(
         recipe=taught(tree.root.teacher),
         checkpoint=checkpoint,
-        settings=PackageSettings(goal_id="whole", job_id="job-1", quantization=precision),
+        job_id="job-1",
+        goal_id="whole",
+        spec=PackageSpec({}, quantization=precision),
         costs=tree.root.root_costs,
         accuracy=tree.root.teacher_accuracy,
     )
@@ -200,7 +203,9 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
             recipe=taught(tree.root.teacher),
             checkpoint=goal.checkpoint,
             branches=made,
-            settings=PackageSettings(goal_id="whole", job_id="job-1", budget=edge["budget"]),
+            job_id="job-1",
+            goal_id="whole",
+            spec=PackageSpec(edge["budget"]),
             costs=goal.costs,
             accuracy=goal.accuracy,
         )
@@ -309,11 +314,9 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
         PackageTask(
             recipe=taught(root.teacher, hardware=by_name([HOST, NominalProfile("pi", 5.0, 1.0)])),
             checkpoint=root.root,
-            settings=PackageSettings(
-                goal_id="whole",
-                job_id="job-1",
-                quantization=QuantizationConfig.model_validate(precision),
-            ),
+            job_id="job-1",
+            goal_id="whole",
+            spec=PackageSpec({}, quantization=QuantizationConfig.model_validate(precision)),
             costs=root.root_costs,
             accuracy=root.teacher_accuracy,
         )
@@ -340,7 +343,9 @@ def test_networks_are_trained_for_their_packages_also_where_goals_are_not_tuned(
     task = PackageTask(
         recipe=taught(tree.root.teacher, algorithm=algorithm),
         checkpoint=tree.root.root,
-        settings=PackageSettings(goal_id="whole", job_id="job-1", quantization=quantization),
+        job_id="job-1",
+        goal_id="whole",
+        spec=PackageSpec({}, quantization=quantization),
         costs=tree.root.root_costs,
         accuracy=tree.root.teacher_accuracy,
     )
@@ -366,7 +371,9 @@ def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:
     package = PackageTask(
         recipe=taught(root.teacher, **common),
         checkpoint=goal.checkpoint,
-        settings=PackageSettings(goal_id="whole", job_id="job-1"),
+        job_id="job-1",
+        goal_id="whole",
+        spec=PackageSpec({}),
         costs=goal.costs,
         accuracy=goal.accuracy,
     )

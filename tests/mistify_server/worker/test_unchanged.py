@@ -17,6 +17,7 @@ from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.costs.quantization import Quantization
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.results import Inspection, SourceResult
@@ -24,7 +25,6 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import (
     AdaptTask,
     InspectTask,
-    PackageSettings,
     PackageTask,
     ReferenceTask,
     SourceTask,
@@ -112,12 +112,13 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
         PackageTask(
             recipe=taught(bench.root.teacher, **COMMON),
             checkpoint=bench.root.root,
-            settings=PackageSettings(
-                goal_id="goal", job_id="job", quantization=QuantizationConfig.model_validate(precision)
-            ),
-            costs=bench.root.root_costs, accuracy=bench.root.source_accuracy,
+            job_id="job",
+            goal_id="goal",
+            spec=PackageSpec({}, quantization=QuantizationConfig.model_validate(precision)),
+            costs=bench.root.root_costs,
+            accuracy=bench.root.source_accuracy,
         )
-    )  # fmt: skip
+    )
     content = bench.artifacts.path(result.files["serve.tflite"]).read_bytes()
     manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
     test = read_builtin("builtin:digits-test")
@@ -191,12 +192,13 @@ def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_g
         PackageTask(
             recipe=taught(root.teacher, **{**task, "data": root.data}),
             checkpoint=root.root,
-            settings=PackageSettings(
-                goal_id="goal", job_id="job", quantization=QuantizationConfig(precision=Quantization.INT8)
-            ),
-            costs=root.root_costs, accuracy=1.0,
+            job_id="job",
+            goal_id="goal",
+            spec=PackageSpec({}, quantization=QuantizationConfig(precision=Quantization.INT8)),
+            costs=root.root_costs,
+            accuracy=1.0,
         )
-    )  # fmt: skip
+    )
     manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
     package = Runner(bench.artifacts.path(result.files["serve.tflite"]).read_bytes())
     agreed = (package({"image": inputs})["digit"].argmax(axis=1) == own).mean()

@@ -16,11 +16,12 @@ from executors.contract.params import Params
 from executors.sources.keras.loading import builtin_source, flatten
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.results import PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import InspectTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.tasks.tasks import InspectTask, PackageTask, SourceTask
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
@@ -98,7 +99,9 @@ def ported(directory: Path, data: DataSource) -> Ported:
     package: Any = runner.run(
         PackageTask(
             recipe=taught(root.teacher, data=root.data or data, **COMMON),
-            settings=PackageSettings(job_id="job-1", goal_id="changed"),
+            job_id="job-1",
+            goal_id="changed",
+            spec=PackageSpec({}),
             checkpoint=artifacts.put(directory / "changed.keras"),
             costs=root.root_costs,
             accuracy=0.5,

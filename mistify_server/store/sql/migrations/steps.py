@@ -282,6 +282,16 @@ def name_profiles(connection: Connection) -> None:
     _change_json(connection, "batches", "plan", change_plan)
 
 
+def embed_package_specs(connection: Connection) -> None:
+    """Gather what goals ask of their packages in one column."""
+    of_json = ("budget", "targets", "quantization", "branches", "compression", "tuning")
+    values = ", ".join(f"'{part}', json({part})" for part in of_json)
+    connection.execute("ALTER TABLE goals ADD COLUMN spec JSON NOT NULL DEFAULT '{}'")
+    connection.execute(f"UPDATE goals SET spec = json_object({values}, 'threads', threads)")  # noqa: S608 (our own names)
+    for part in (*of_json, "threads"):
+        connection.execute(f"ALTER TABLE goals DROP COLUMN {part}")
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -298,6 +308,7 @@ STEPS: tuple[Step, ...] = (
     embed_recipes,  # to 23
     name_options,  # to 24
     name_profiles,  # to 25
+    embed_package_specs,  # to 26
 )
 
 

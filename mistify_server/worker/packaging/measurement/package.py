@@ -10,9 +10,10 @@ from executors.outputs.objectives import OutputObjective
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import MeasuredLatency, branch_signature, fixed_batch_signature
 from mistify_server.tasks.sources import DataSource
-from mistify_server.tasks.tasks import PackageSettings, PackageTask
+from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.measurement.causes import cause_of_loss, largest_scale
@@ -97,11 +98,11 @@ def measure(
     )
     default = conversion.branches.default if conversion.branches else 0
     network = conversion.networks.serve
-    compression = measured_compression(network) if task.settings.compression else {}
+    compression = measured_compression(network) if task.spec.compression else {}
     return PackageMeasurements(
         branches,
         default,
-        costs={**_costs(conversion, task.settings), **compression},
+        costs={**_costs(conversion, task.spec), **compression},
         note=_note(conversion, task, branches[default], compression, held_out.validation),
     )
 
@@ -117,13 +118,13 @@ def _measure_branch(
     network = conversion.networks.serve
     signature = branch_signature(branch) if conversion.branches else None
     fixed = fixed_batch_signature(signature or SIGNATURE)
-    precision = task.settings.quantization.precision
+    precision = task.spec.quantization.precision
     with _runnable(network, precision, conversion.layers):
         runner = Runner(network, signature or SIGNATURE)
         single = Runner(network, fixed) if fixed in signatures(network) else None
         compare(conversion.originals[branch], runner, held_out.validation, precision, single)
     return Measurement(
-        latency_of(network, task.settings.threads, signature=signature),
+        latency_of(network, task.spec.threads, signature=signature),
         memory_bytes(network, (signature,) if signature else ()),
         *(measure_accuracy(runner, examples, objectives, task.recipe.data) for examples in held_out),
     )
@@ -144,13 +145,13 @@ def _runnable(network: bytes, precision: Quantization, layers: Collection[str]) 
         raise LiteRtError("one whose integers LiteRT refuses", largest_scale(network, layers)) from error
 
 
-def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float]:
+def _costs(conversion: Conversion, spec: PackageSpec) -> dict[str, float]:
     """Return the costs that are read off the package, by axis."""
     branches = conversion.branches.networks if conversion.branches else ()
     return stored_costs(
         conversion.networks.serve,
-        settings.quantization.precision,
-        settings.threads,
+        spec.quantization.precision,
+        spec.threads,
         [branch_signature(number) for number in range(len(branches))],
     )
 
@@ -162,8 +163,8 @@ def _note(
 
     `stored` has the result of compression. Some of the validation data explain the losses of precisions.
     """
-    metric, compression = task.recipe.data.validation_metric, task.settings.compression
-    precision = task.settings.quantization.precision
+    metric, compression = task.recipe.data.validation_metric, task.spec.compression
+    precision = task.spec.quantization.precision
     notes = [*_predictions(task), _on_pseudo_labels(task.recipe.data)]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
@@ -188,7 +189,7 @@ def _predictions(task: PackageTask) -> Iterator[str]:
     """Return the evidence for limits on latency on other hardware than this machine."""
     for profile in task.recipe.hardware.values():
         axis = latency_axis(profile.name)
-        if axis in task.settings.budget and not is_host(profile.name):
+        if axis in task.spec.budget and not is_host(profile.name):
             yield (
                 f"is judged by the latency on {conditions_of(axis).hardware} as predicted from "
                 f"{profile.evidence}: nothing was measured there"

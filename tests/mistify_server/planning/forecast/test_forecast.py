@@ -13,6 +13,7 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import FLOPS, latency_axis
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import PlannedBatch
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.records import subject_of
@@ -49,7 +50,7 @@ def planned(
     asked = plan.model_copy(
         update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,), "exceed": exceed}
     )
-    goal = Goal(id="a", batch=0, budget=budget, targets=targets, branches=branches)
+    goal = Goal(id="a", batch=0, spec=PackageSpec(budget, targets=targets, branches=branches))
     return Forecast(asked, estimates, records, outlook=outlook).planned({"a": goal}, 1)
 
 
@@ -165,7 +166,9 @@ def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBat
         for number in range(goals)
     )
     asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": nodes})
-    of_plan = {name: Goal(id=name, batch=0, budget=of) for name, of in zip(names, budgets, strict=True)}
+    of_plan = {
+        name: Goal(id=name, batch=0, spec=PackageSpec(of)) for name, of in zip(names, budgets, strict=True)
+    }
     return Forecast(asked, estimates, ()).planned(of_plan, 1)
 
 
@@ -200,7 +203,7 @@ def under_latency(plan: BatchPlan, limit: float) -> PlannedBatch:
     node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": {axis: limit * source[axis]}})
     asked = plan.model_copy(update={"source_costs": source, "nodes": (node,)})
     estimates = PROSPECTS.model_copy(update={"scaled": scaled})
-    goal = Goal(id="a", batch=0, budget=node.budget)
+    goal = Goal(id="a", batch=0, spec=PackageSpec(node.budget))
     return Forecast(asked, estimates, []).planned({"a": goal}, 1)
 
 
@@ -282,7 +285,7 @@ def test_a_package_of_integers_is_expected_to_lose_more(plan: BatchPlan) -> None
     def middle(precision: Quantization) -> float:
         node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": {FLOPS: 0.5 * SOURCE[FLOPS]}})
         asked = plan.model_copy(update={"source_costs": SOURCE, "nodes": (node,)})
-        goal = Goal("a", 0, node.budget, quantization=QuantizationConfig(precision=precision))
+        goal = Goal("a", 0, PackageSpec(node.budget, quantization=QuantizationConfig(precision=precision)))
         (edge,) = Forecast(asked, PROSPECTS, []).planned({"a": goal}, 1).edges
         assert edge.accuracy is not None
         return edge.accuracy.middle

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
-from mistify.config.package.quantization import QuantizationConfig
-from mistify.config.package.tuning import TuningConfig
 from mistify.costs.devices import Device, DeviceTable
 from mistify.costs.profiles import MeasuredProfile
 from mistify.costs.quantization import Quantization
 from mistify.fleet import LastSwitch
 from mistify.jobs.job import BranchFigures, GoalState, JobState, ProgressUpdate
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
@@ -47,10 +45,7 @@ JSON_COLUMNS = {
     ("edges", "record"): EdgeRecord,
     ("events", "body"): ProgressUpdate,
     ("goals", "branch_figures"): list[BranchFigures],
-    ("goals", "branches"): BranchesConfig,
-    ("goals", "compression"): CompressionConfig,
-    ("goals", "quantization"): QuantizationConfig,
-    ("goals", "tuning"): TuningConfig,
+    ("goals", "spec"): PackageSpec,
 }
 
 
@@ -125,7 +120,7 @@ def test_a_migrated_job_is_read_back(store: Store, version: int) -> None:
             goal.id,
             goal.state,
             goal.parent,
-            goal.quantization.precision,
+            goal.spec.quantization.precision,
             len(goal.branch_figures),
             len(goal.files),
         )
@@ -138,14 +133,14 @@ def test_a_migrated_job_is_read_back(store: Store, version: int) -> None:
         ("sparse", GoalState.MET, "half", Quantization.NONE, 0, 2),
     ]
     half, small, _, board, sparse = job.goals
-    assert half.budget == {"flops": 389_952}
+    assert half.spec.budget == {"flops": 389_952}
     assert half.achieved["flops"] <= 389_952
     assert half.accuracy == pytest.approx(0.98, abs=0.01)
-    assert (small.targets, small.steps) == (overall(0.999), 40)
+    assert (small.spec.targets, small.steps) == (overall(0.999), 40)
     where = "on the validation data " if version >= EDGES_KEPT else ""
     assert small.reason.endswith(f"below 0.9990 {where}after 40 steps")
-    assert list(board.budget) == ["latency_ms@raspberry-pi"]
-    assert sparse.compression == CompressionConfig(sparsity=0.5)
+    assert list(board.spec.budget) == ["latency_ms@raspberry-pi"]
+    assert sparse.spec.compression == CompressionConfig(sparsity=0.5)
     assert sparse.achieved["zero_share"] == pytest.approx(0.5, abs=0.01)
 
 

@@ -8,12 +8,13 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.changes import Advanced, JobChanged, LayersSaved, Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.details import MOST_POINTS
 
-GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
+GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
 LAYERS = LayerTable(
     "host", (LayerChange("stem", "Conv2D", ("stem",), LayerFigures(16, 160, 9_216, 0.25), None),)
 )

@@ -18,6 +18,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.changes import (
     Addition,
     Advanced,
@@ -92,8 +93,8 @@ SOURCE = Source(
     preparing_steps={"nested": 30},
 )
 GOALS = (
-    Goal(id="b", batch=0, budget={"flops": 5.0}),
-    Goal(id="a", batch=0, budget={"flops": 5.0}, parent="b"),
+    Goal(id="b", batch=0, spec=PackageSpec({"flops": 5.0})),
+    Goal(id="a", batch=0, spec=PackageSpec({"flops": 5.0}), parent="b"),
 )
 
 
@@ -232,7 +233,7 @@ def test_a_key_names_one_job(store: Store) -> None:
 def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
     store.jobs.create(submission("j"))
     store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0, {"failed": 3.0})
-    later = Goal(id="0", batch=0, budget={"flops": 2.0}, targets=overall(0.5), parent="a")
+    later = Goal(id="0", batch=0, spec=PackageSpec({"flops": 2.0}, targets=overall(0.5)), parent="a")
     costs = {"flops": 10.0, "latency_ms@t4": 2.0}
     node = NODE.model_copy(update={"index": 1, "parent": 0, "goals": ("0",)})
     grown = PLAN.model_copy(update={"nodes": (NODE, node), "source_costs": costs})

@@ -8,6 +8,7 @@ from sqlalchemy import event
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate
+from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.part import GoalSelection
 from mistify_server.store.changes import Advanced, GoalChanged, GoalsFailed, JobChanged, Submission
 from mistify_server.store.directory import Store
@@ -15,7 +16,7 @@ from mistify_server.store.plans import BatchPlan
 
 
 def create(store: Store, plan: BatchPlan, job_id: str, goals: int) -> None:
-    made = tuple(Goal(id=f"g{number}", batch=0, budget={"flops": 1.0}) for number in range(goals))
+    made = tuple(Goal(id=f"g{number}", batch=0, spec=PackageSpec({"flops": 1.0})) for number in range(goals))
     store.jobs.create(Submission(Job(job_id, JobState.QUEUED, made, 5), [plan], "[]", None))
 
 

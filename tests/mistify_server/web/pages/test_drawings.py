@@ -9,6 +9,7 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, draw_tree
@@ -16,11 +17,11 @@ from mistify_server.web.pages.plots import plots_of
 from tests.support.rendered import job_page
 
 GOALS = [
-    Goal("half", 0, {"flops": 50.0}),
-    Goal("third", 0, {"flops": 33.0}, parent="half"),
-    Goal("quarter", 0, {"flops": 25.0}, parent="half"),
-    Goal("small", 0, {"params": 5.0}),
-    Goal("stray", 0, {"params": 4.0}, parent="of another page"),
+    Goal("half", 0, PackageSpec({"flops": 50.0})),
+    Goal("third", 0, PackageSpec({"flops": 33.0}), parent="half"),
+    Goal("quarter", 0, PackageSpec({"flops": 25.0}), parent="half"),
+    Goal("small", 0, PackageSpec({"params": 5.0})),
+    Goal("stray", 0, PackageSpec({"params": 4.0}), parent="of another page"),
 ]
 
 
@@ -58,7 +59,7 @@ def test_the_source_of_each_batch_shows_its_own_accuracy() -> None:
 
 
 def test_a_path_of_many_goals_is_draw_tree_without_recursion() -> None:
-    path = [Goal(f"g{n}", 0, {}, parent=f"g{n - 1}" if n else None) for n in range(5_000)]
+    path = [Goal(f"g{n}", 0, PackageSpec({}), parent=f"g{n - 1}" if n else None) for n in range(5_000)]
     assert len(draw_tree(path).nodes) == 5_001
 
 
@@ -94,8 +95,9 @@ def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
     goal = Goal(
         "g",
         0,
-        {"memory_bytes@int8": 30.0},
-        quantization=QuantizationConfig(precision=Quantization.INT8),
+        PackageSpec(
+            {"memory_bytes@int8": 30.0}, quantization=QuantizationConfig(precision=Quantization.INT8)
+        ),
         achieved={
             "flops": 5.0,
             "memory_bytes": 100.0,
@@ -115,17 +117,21 @@ def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
 
 def test_what_a_latency_is_is_said_once() -> None:
     latencies = {"latency_ms@host": 1.0, "latency_ms@pi": 9.0}
-    shown = [cost.label for cost in costs_of(Goal("g", 0, {}, achieved=latencies), None, ())]
+    shown = [cost.label for cost in costs_of(Goal("g", 0, PackageSpec({}), achieved=latencies), None, ())]
     assert shown == ["latency on host, predicted", "predicted latency on pi"]
 
 
 def test_a_goal_without_a_package_shows_what_it_limits() -> None:
-    (shown,) = costs_of(Goal("g", 0, {"memory_bytes@int8": 30.0}), Source({"memory_bytes": 200.0}), ())
+    (shown,) = costs_of(
+        Goal("g", 0, PackageSpec({"memory_bytes@int8": 30.0})), Source({"memory_bytes": 200.0}), ()
+    )
     assert (shown.label, shown.reached, shown.limit, shown.source) == ("memory in int8", None, 30.0, 200.0)
 
 
 def test_a_goal_whose_source_is_unknown_shows_its_costs_alone() -> None:
-    goal = Goal("g", 1, {}, achieved={"flops": 5.0, "score": 2.0}, measured={"latency_ms@host": 2.0})
+    goal = Goal(
+        "g", 1, PackageSpec({}), achieved={"flops": 5.0, "score": 2.0}, measured={"latency_ms@host": 2.0}
+    )
     own = AxisFormat("score", "score of a plug-in", PLAIN)
     shown = [(cost.label, cost.source) for cost in costs_of(goal, None, (own,))]
     assert shown == [
@@ -133,7 +139,7 @@ def test_a_goal_whose_source_is_unknown_shows_its_costs_alone() -> None:
         ("score of a plug-in", None),
         ("latency on host, measured", None),
     ]
-    (limited,) = costs_of(Goal("g", 1, {"flops": 5.0}), None, ())
+    (limited,) = costs_of(Goal("g", 1, PackageSpec({"flops": 5.0})), None, ())
     assert limited.source is None
 
 

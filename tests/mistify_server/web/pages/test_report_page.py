@@ -16,6 +16,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
 from mistify.costs.formats import AxisFormat
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_table import Figure, goal_table
 from mistify_server.web.pages.plots import plotly_script
@@ -125,15 +126,17 @@ def test_limits_count_where_they_are_judged() -> None:
     host = Goal(
         "host",
         0,
-        {"latency_ms@host": 1.0, "1/frames_per_s": 0.1},
-        targets=(Target("", Metric.ACCURACY, 0.8), Target("mask", Metric.MEAN_IOU, 0.7)),
+        PackageSpec(
+            {"latency_ms@host": 1.0, "1/frames_per_s": 0.1},
+            targets=(Target("", Metric.ACCURACY, 0.8), Target("mask", Metric.MEAN_IOU, 0.7)),
+        ),
         state=GoalState.UNMET,
         achieved={"latency_ms@host": 0.5, "1/frames_per_s": 0.05},
         measured={"latency_ms@host": 2.0},
         accuracy=0.85,
         output_scores=(OutputScore("mask", Metric.MEAN_IOU, 0.6),),
     )
-    table = goal_table(Job("j", JobState.DONE, (host, Goal("waiting", 0, {})), 0, (source,)))
+    table = goal_table(Job("j", JobState.DONE, (host, Goal("waiting", 0, PackageSpec({}))), 0, (source,)))
     titles = [column.title for column in table.columns]
     assert titles[-3:] == ["predicted latency", "measured latency", "frames"]
     (batch,) = table.batches
@@ -156,7 +159,11 @@ def test_limits_count_where_they_are_judged() -> None:
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.FAILED, JobState.CANCELLED])
 def test_a_job_without_packages_needs_no_plots(state: JobState) -> None:
     waiting = Goal(
-        "waiting", 0, {"flops": 1.0}, algorithm="morphnet", warning="accuracy is likely to be missed"
+        "waiting",
+        0,
+        PackageSpec({"flops": 1.0}),
+        algorithm="morphnet",
+        warning="accuracy is likely to be missed",
     )
     html = report_page(Job("j", state, (waiting,), 0, reason="the disk is full"))
     assert len(html) < 30_000

@@ -13,9 +13,10 @@ from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import by_name
+from mistify.jobs.package_spec import PackageSpec
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import PackageSettings, PackageTask
+from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.models import package_model
 from tests.executors.structure.networks import randomised
@@ -74,7 +75,9 @@ def package_task(accuracy=0.75, **settings):
             seed=0,
             teacher="teacher.keras",
         ),
-        settings=PackageSettings(job_id="job-1", goal_id="half", **settings),
+        job_id="job-1",
+        goal_id="half",
+        spec=PackageSpec(**{"budget": {}, **settings}),
         checkpoint="checkpoint.keras",
         costs={"flops": 9e5, "params": 100.0, "latency_ms@pi": 3.0},
         accuracy=accuracy,

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm
+from mistify.config.package.branches import BranchesConfig
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.mistify_server.worker.packaging.networks import (
     four_branches,
@@ -26,7 +27,9 @@ def branches():
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return packaged(own, package_task(saved_model=True), training_setup(own), branches=branches)
+    return packaged(
+        own, package_task(branches=BranchesConfig(saved_model=True)), training_setup(own), branches=branches
+    )
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,10 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel
 from mistify.costs.profiles import NominalProfile, by_name, device_profile
 from mistify.costs.quantization import Quantization
+from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import MeasuredLatency
-from mistify_server.tasks.tasks import PackageSettings, PackageTask
+from mistify_server.tasks.recipe import TaughtRecipe
+from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.measurement.package import _predictions, measured_here
 
 
@@ -34,7 +36,10 @@ def test_only_this_machine_is_measured(threads: int, precision: Quantization, ax
     [
         ("latency_ms@pi", "is judged by the latency on pi as predicted from its data sheet: "),
         ("latency_ms@pi@4-threads", "is judged by the latency on pi as predicted from its data sheet: "),
-        ("latency_ms@board@int8", "is judged by the latency on board as predicted from what operators take"),
+        (
+            "latency_ms@board@int8",
+            "is judged by the latency on board as predicted from measurements of its operators",
+        ),
         ("latency_ms@host", None),
         ("flops", None),
     ],
@@ -43,8 +48,8 @@ def test_a_limit_on_other_hardware_is_said_to_be_predicted(axis: str, said: str 
     pi, model = NominalProfile("pi", 5.0, 1.0), LatencyModel(start=0.0, routines={})
     boards = [device_profile("board", model, integer) for integer in (False, True)]
     task = PackageTask.model_construct(
-        settings=PackageSettings(goal_id="goal", job_id="job", budget={axis: 1.0}),
-        hardware=by_name([HOST, pi, pi.with_threads(4), *boards]),
+        spec=PackageSpec({axis: 1.0}),
+        recipe=TaughtRecipe.model_construct(hardware=by_name([HOST, pi, pi.with_threads(4), *boards])),
     )
     notes = list(_predictions(task))
     if said is None:

@@ -1,0 +1,52 @@
+"""What a goal asks of its package."""
+
+from dataclasses import dataclass, field, replace
+
+from mistify.config.data.targets import Target
+from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.package.tuning import TuningConfig
+from mistify.costs.axes import at_precision
+from mistify.costs.budget import Budget
+from mistify.costs.quantization import Quantization
+
+
+@dataclass(frozen=True)
+class PackageSpec:
+    """The specification of a package: what it has to keep to, and how it is made.
+
+    Attributes:
+        budget: Limits on its costs, by axis.
+        targets: Figures to reach on the test data.
+        threads: Number of threads with which LiteRT runs it, and its latencies are measured and predicted.
+        branches: The branches between which it switches; None for a single network.
+        compression: The compression of its kernels; None for none.
+        tuning: How it is trained on the device.
+    """
+
+    budget: Budget
+    targets: tuple[Target, ...] = ()
+    quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
+    threads: int = 1
+    branches: BranchesConfig | None = None
+    compression: CompressionConfig | None = None
+    tuning: TuningConfig = field(default_factory=TuningConfig)
+
+    @property
+    def needs_training(self) -> bool:
+        """True if the network is trained while it is packaged."""
+        return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
+
+    @property
+    def saved_model(self) -> bool:
+        """True if the package has its branches as a SavedModel as well."""
+        return self.branches is not None and self.branches.saved_model
+
+    def with_precision(self, precision: Quantization) -> "PackageSpec":
+        """Return the specification at another precision, with the same limits."""
+        return replace(
+            self,
+            quantization=self.quantization.model_copy(update={"precision": precision}),
+            budget={at_precision(axis, precision): limit for axis, limit in self.budget.items()},
+        )
