@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 import mistify_client
-from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.tflite.combining import read_network
@@ -37,7 +36,7 @@ def ported(directory, **changes):
         "id": "phones",
         "model": "network.keras",
         "dataset": {"train": "train.npz", "test": "test.npz"},
-        "algorithm": {"name": AdaptiveNetExecutor.name, "config": {**SETTINGS, **changes}},
+        "algorithm": {"name": "adaptivenet", "config": {**SETTINGS, **changes}},
         "adaptation_goal": {"FLOP": "0.8x"},
         "quantization": "none",
     }
