@@ -340,7 +340,7 @@ class PortingService:
     ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
         """Return the tree of a batch with its algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
-        forecast = forecast_of(plan, self._store.jobs, outlook=inspection.outlook)
+        forecast = forecast_of(plan, self._store.jobs, trial=inspection.trial)
         if forecast is not None:
             plan, goals = forecast.plan, with_forecast(goals, forecast)
         return plan, [_with_left_out(goal, inspection.left_out) for goal in goals], forecast

@@ -43,21 +43,21 @@ class EdgeEstimates(Message):
     generating: float = 0.0
 
 
-class Outlook(Message):
-    """Facts that narrow the forecast of a source, as measured now; plans do not keep them.
+class SourceTrial(Message):
+    """A trial of tuning a source, on the data there are; it narrows the forecast, and plans do not keep it.
 
     Attributes:
         tested: Number of test examples; None where they are still to be generated.
         sampled: Number of validation examples on which the source was measured.
-        trial_steps: Number of steps of a trial, the beginning of tuning the source; 0 where there was none.
-        trial_accuracy: Accuracy of the trial's network on these examples.
-        trial_scores: Output -> score of the trial's network on these examples, where it is known.
+        steps: Number of steps of a trial, the beginning of tuning the source; 0 where there was none.
+        accuracy: Accuracy of the trial's network on these examples.
+        scores: Output -> score of the trial's network on these examples, where it is known.
         flips: Whether training flips images: the config leaves it open, and the source does not mind.
     """
 
     tested: int | None = None
     sampled: int | None = None
-    trial_steps: int = 0
-    trial_accuracy: float | None = None
-    trial_scores: tuple[OutputScore, ...] = ()
+    steps: int = 0
+    accuracy: float | None = None
+    scores: tuple[OutputScore, ...] = ()
     flips: bool = False

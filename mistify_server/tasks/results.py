@@ -11,7 +11,7 @@ from mistify.errors import Problem
 from mistify.jobs.details import LayerTable
 from mistify.jobs.job import BranchFigures
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.tasks.sources import DataSource
 
 
@@ -45,7 +45,7 @@ class Inspection(TaskDone):
         metric: The config's metric, or else one that suits the data; None if the data cannot be used.
         metrics: Output -> its metric, by the same rule.
         estimates: Estimates for the edges to come; None where nothing can be adapted.
-        outlook: Facts for their accuracies; None where nothing can be adapted.
+        trial: What a trial of tuning the source showed; None where nothing can be adapted.
         class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
         left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
         problems: Problems with places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
@@ -60,7 +60,7 @@ class Inspection(TaskDone):
     metric: Metric | None = None
     metrics: dict[str, Metric] = Field(default_factory=dict)
     estimates: EdgeEstimates | None = None
-    outlook: Outlook | None = None
+    trial: SourceTrial | None = None
     class_counts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -18,7 +18,7 @@ import numpy as np
 from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate, Interval
 from mistify_server.planning.forecast.kernel import Floats
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 
 #: How much a source differs when it is tuned again, on the scale.
 _REPETITION: Final = 0.25
@@ -46,7 +46,7 @@ _QUANTILES: Final = np.array([NormalDist().inv_cdf((place + 0.5) / _DRAWS) for p
 
 
 @dataclass(frozen=True)
-class Prospect:
+class SourceForecast:
     """A forecast of the tuned source on the scale: normally distributed, but no less than it has already.
 
     Attributes:
@@ -66,44 +66,46 @@ class Prospect:
         return float(_figures(metric, np.array(max(self.middle, self.least))))
 
 
-def prospect_of(
-    metric: Metric, estimates: EdgeEstimates, outlook: Outlook | None, known: float | None
-) -> Prospect | None:
+def source_forecast_of(
+    metric: Metric, estimates: EdgeEstimates, trial: SourceTrial | None, known: float | None
+) -> SourceForecast | None:
     """Return the forecast of the tuned source; None if it was measured neither now nor before.
 
     Args:
         estimates: Estimates with the source's figure before tuning.
-        outlook: Facts with a trial, if there was one.
+        trial: The trial of tuning the source, if there was one.
         known: The figure of the source tuned in an earlier job, if there was one.
     """
-    sampled = (outlook.sampled if outlook else None) or _EXAMPLES
+    sampled = (trial.sampled if trial else None) or _EXAMPLES
     came, steps = estimates.accuracy, estimates.source_steps
     start = None if came is None else _scale(metric, came, sampled)
     if known is not None:
         middle, variance = _scale(metric, known, sampled), _sampling(metric, known, sampled)
         learning = 0.0 if start is None else _learning(start, middle, steps)
-        return Prospect(middle, sqrt(_REPETITION**2 + variance), learning=learning)
+        return SourceForecast(middle, sqrt(_REPETITION**2 + variance), learning=learning)
     if came is None or start is None:
         return None
     variance = _sampling(metric, came, sampled)
     if not steps:
-        return Prospect(start, sqrt(variance))
+        return SourceForecast(start, sqrt(variance))
     least = start - sqrt(variance)
-    if outlook and outlook.trial_steps and outlook.trial_accuracy is not None:
-        tried = _scale(metric, outlook.trial_accuracy, sampled)
-        variance = _sampling(metric, outlook.trial_accuracy, sampled)
-        doublings = max(0.0, log2(steps / outlook.trial_steps))
-        learning = _learning(start, tried, outlook.trial_steps)
+    if trial and trial.steps and trial.accuracy is not None:
+        tried = _scale(metric, trial.accuracy, sampled)
+        variance = _sampling(metric, trial.accuracy, sampled)
+        doublings = max(0.0, log2(steps / trial.steps))
+        learning = _learning(start, tried, trial.steps)
         middle, scatter = (
             tried + learning * doublings,
             (_GAIN_SPREAD * learning + _LEAST_GAIN_SPREAD) * doublings,
         )
-        return Prospect(max(middle, start), sqrt(variance + _REPETITION**2 + scatter**2), least, learning)
+        return SourceForecast(
+            max(middle, start), sqrt(variance + _REPETITION**2 + scatter**2), least, learning
+        )
     way = (1 - came) * max(0.0, _GOOD - start) if metric.is_share else 1.0
     gain = _SHARE_OF_WAY if metric.is_share else _FALL_OF_ERRORS
     middle, scatter = start + gain.mean * way, gain.deviation * way
     deviation = sqrt(variance + _REPETITION**2 + scatter**2)
-    return Prospect(middle, deviation, least, _learning(start, middle, steps))
+    return SourceForecast(middle, deviation, least, _learning(start, middle, steps))
 
 
 def _learning(start: float, end: float, steps: int) -> float:
@@ -113,7 +115,7 @@ def _learning(start: float, end: float, steps: int) -> float:
 
 def interval_of(
     metric: Metric,
-    source: Prospect,
+    source: SourceForecast,
     losses: Sequence[Estimate],
     *,
     doublings: float = 0.0,

@@ -22,7 +22,7 @@ from mistify.jobs.plan import (
     PlannedEdge,
     PlannedPreparation,
 )
-from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
+from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
 from mistify_server.planning.forecast.choice import Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.planning.forecast.precisions import loss_of
@@ -32,7 +32,7 @@ from mistify_server.planning.forecast.targets import expected_to_reach, unused_i
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 
 #: Halvings of the multiply-adds for one of the latency, at most: ResNet-8 takes 1.06 and 1.2 with limits
 #: of 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.porting.limits`). Scaling all widths alike may
@@ -50,12 +50,12 @@ _STARTING: Final = 5.0
 _PACKAGING: Final = 1.0
 
 
-class _SourceForecast(NamedTuple):
+class _ScoreForecast(NamedTuple):
     """A forecast of the tuned source by one metric, for one output or `OVERALL`, with its basis."""
 
     output: str
     metric: Metric
-    prospect: Prospect
+    forecast: SourceForecast
     experience: Experience
 
 
@@ -67,7 +67,7 @@ class Forecast:
         estimates: Estimates of the batch's inspection.
         records: Records of similar edges, the oldest first.
         prepared: See `Chooser`.
-        outlook: Facts of the batch's inspection, where there was one just now.
+        trial: The trial of the source, if its inspection was just made.
 
     Attributes:
         plan: The plan with an algorithm for every node; nodes that had one keep it.
@@ -79,10 +79,10 @@ class Forecast:
         estimates: EdgeEstimates,
         records: Sequence[EdgeRecord],
         prepared: Collection[str] | None = None,
-        outlook: Outlook | None = None,
+        trial: SourceTrial | None = None,
     ) -> None:
         self.plan = plan
-        self._outlook = outlook
+        self._trial = trial
         self._estimates = estimates
         self._subject = subject_of(estimates.features, plan.recipe.data)
         self._experience = Experience(records, estimates.profiles)
@@ -130,7 +130,7 @@ class Forecast:
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
             evidence=self._experience.evidence(self._subject, self._estimates.features.kind),
             formats=plugged_in_formats(plan.source_costs),
-            flips=self._outlook is not None and self._outlook.flips,
+            flips=self._trial is not None and self._trial.flips,
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
@@ -199,33 +199,33 @@ class Forecast:
         return dict(costs)
 
     @cached_property
-    def _source(self) -> _SourceForecast | None:
+    def _source(self) -> _ScoreForecast | None:
         """The tuned source; None where it was measured neither now nor before."""
         metric = self.plan.recipe.data.metric
         known = self._experience.source(self._subject, self._estimates.source_steps)
-        prospect = prospect_of(metric, self._estimates, self._outlook, known)
-        return None if prospect is None else _SourceForecast(OVERALL, metric, prospect, self._experience)
+        forecast = source_forecast_of(metric, self._estimates, self._trial, known)
+        return None if forecast is None else _ScoreForecast(OVERALL, metric, forecast, self._experience)
 
     @cached_property
-    def _outputs(self) -> tuple[_SourceForecast, ...]:
+    def _outputs(self) -> tuple[_ScoreForecast, ...]:
         """The outputs of the tuned source; empty where they were not measured."""
         return tuple(filter(None, map(self._output_forecast, self._estimates.output_scores)))
 
-    def _output_forecast(self, score: OutputScore) -> _SourceForecast | None:
+    def _output_forecast(self, score: OutputScore) -> _ScoreForecast | None:
         output, metric = score.output, score.metric
         experience = self._experience.of_output(self._subject, output, metric)
         known = None
         if experience is not self._experience:
             known = experience.source(self._subject, self._estimates.source_steps)
-        outlook = self._outlook
-        if outlook is not None:
-            tried = {(own.output, own.metric): own.value for own in outlook.trial_scores}
-            outlook = outlook.model_copy(update={"trial_accuracy": tried.get((output, metric))})
+        trial = self._trial
+        if trial is not None:
+            tried = {(own.output, own.metric): own.value for own in trial.scores}
+            trial = trial.model_copy(update={"accuracy": tried.get((output, metric))})
         came = self._estimates.model_copy(update={"accuracy": score.value})
-        prospect = prospect_of(metric, came, outlook, known)
-        return None if prospect is None else _SourceForecast(output, metric, prospect, experience)
+        forecast = source_forecast_of(metric, came, trial, known)
+        return None if forecast is None else _ScoreForecast(output, metric, forecast, experience)
 
-    def _interval(self, source: _SourceForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
+    def _interval(self, source: _ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
         """Return the figure of a network that loses shares of the source's.
 
         Args:
@@ -235,16 +235,16 @@ class Forecast:
         """
         return interval_of(
             source.metric,
-            source.prospect,
+            source.forecast,
             losses,
             doublings=log2(1 + steps / (self._estimates.source_steps or steps or 1)),
             gain_in_losses=source.experience.knows(self._subject),
             degrees=source.experience.degrees(self._subject),
-            tested=self._outlook.tested if self._outlook else None,
+            tested=self._trial.tested if self._trial else None,
         )
 
     def _estimate(
-        self, source: _SourceForecast, losses: Sequence[Estimate] = (), steps: int = 0
+        self, source: _ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0
     ) -> OutputEstimate:
         return OutputEstimate(source.output, source.metric, self._interval(source, losses, steps))
 
@@ -329,21 +329,21 @@ def forecast_of(
     plan: BatchPlan,
     history: JobStore,
     prepared: Collection[str] | None = None,
-    outlook: Outlook | None = None,
+    trial: SourceTrial | None = None,
 ) -> Forecast | None:
     """Return the forecast of a batch; None where its model is packaged unchanged.
 
     Args:
         history: The store with the edges of all jobs.
         prepared: See `Chooser`.
-        outlook: See `Forecast`.
+        trial: See `Forecast`.
     """
     estimates = plan.estimates
     if estimates is None:
         return None
     subject = subject_of(estimates.features, plan.recipe.data)
     records = history.edges(subject, estimates.features.kind, _RECORDS)
-    return Forecast(plan, estimates, records, prepared, outlook)
+    return Forecast(plan, estimates, records, prepared, trial)
 
 
 def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
@@ -410,10 +410,10 @@ def _risk(precision: Quantization) -> float:
 
 
 def _figures_after(
-    losses: Iterable[Estimate], scores: Iterable[_SourceForecast]
+    losses: Iterable[Estimate], scores: Iterable[_ScoreForecast]
 ) -> dict[tuple[str, Metric], float]:
     """Return the figures of a network that has lost a share of each score."""
     return {
-        (score.output, score.metric): score.metric.after(score.prospect.figure(score.metric), lost.mean)
+        (score.output, score.metric): score.metric.after(score.forecast.figure(score.metric), lost.mean)
         for score, lost in zip(scores, losses, strict=True)
     }

@@ -26,7 +26,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
@@ -40,7 +40,7 @@ from mistify_server.worker.description.description import description_of
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.inspection.loading import InspectedData
-from mistify_server.worker.inspection.outlook import outlook_of
+from mistify_server.worker.inspection.trial import trial_of
 from mistify_server.worker.inspection.unchanged import inspect_unchanged
 from mistify_server.worker.params import params_of
 
@@ -103,11 +103,11 @@ class SourceInspector:
         structure = analyse(model, params.layers if params else {})
         wrong = unmatched(structure.rules, structure.graph.layers)
         problems.add(pattern.problem("algorithm.config.layers") for pattern in wrong)
-        estimates = outlook = None
+        estimates = trial = None
         if params is not None and not problems:
             estimates = estimates_of(structure, task, profiles)
             if data is not None and task.measures:
-                estimates, outlook = _with_measurements(estimates, task, model, data, params)
+                estimates, trial = _with_measurements(estimates, task, model, data, params)
         costs = costs_of(structure.network(), profiles)
         least = remove_blocks(structure, removable_blocks(structure))
         floor = costs_of(least.network(least.least_widths), profiles)
@@ -119,7 +119,7 @@ class SourceInspector:
             metric=None if data is None else data.metric,
             metrics={} if data is None else dict(data.metrics),
             estimates=estimates,
-            outlook=outlook,
+            trial=trial,
             class_counts=() if data is None else data.class_counts,
             left_out=() if data is None else data.left_out,
             problems=tuple(problems.problems),
@@ -178,8 +178,8 @@ def _one_generated(model: keras.Model, objectives: Mapping[str, OutputObjective]
 
 def _with_measurements(
     estimates: EdgeEstimates, task: InspectTask, model: keras.Model, data: _Data, params: Params
-) -> tuple[EdgeEstimates, Outlook | None]:
-    """Return the estimates with the measurements of the source that a task asks for, and the outlook."""
+) -> tuple[EdgeEstimates, SourceTrial | None]:
+    """Return the estimates with the measurements of the source that a task asks for, and the trial."""
     setup, measures = _setup(task, data, params), set(task.measures) - {"host", "trial"}
     tested = data.tested if "trial" in task.measures else None
     flips = tested is not None and flips_suit(model, task.recipe.data, setup)
@@ -197,8 +197,8 @@ def _with_measurements(
     estimates = with_measurements(estimates, trainer, setup, measures)
     if tested is None:
         return estimates, None
-    outlook = outlook_of(trainer, setup, estimates, tested)
-    return estimates, outlook.model_copy(update={"flips": flips})
+    trial = trial_of(trainer, setup, estimates, tested)
+    return estimates, trial.model_copy(update={"flips": flips})
 
 
 def _setup(task: InspectTask, data: _Data, params: Params) -> TrainingSetup:

@@ -275,7 +275,7 @@ def test_goals_learn_from_flipped_images_where_the_source_does_not_mind(
         InspectTask(recipe=recipe(model, **common), measures=("accuracy", "step", "trial"))
     )
     assert inspection.problems == ()
-    assert inspection.outlook.flips == flips
+    assert inspection.trial.flips == flips
     root: Any = runner.run(SourceTask(recipe=recipe(model, **common), exceed={}))
     learned = root.data or data
     assert learned.settings.augment == (Augmentation(flip=True) if flips else None)

@@ -5,8 +5,8 @@ import pytest
 
 from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate, Interval
-from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
 
 COMMON = {"features": FEATURES, "profiles": PROFILES, "scaled": ()}
@@ -17,20 +17,20 @@ def estimates(accuracy: float | None, source_steps: int = 400) -> EdgeEstimates:
 
 
 def source(
-    metric: Metric, accuracy: float | None, outlook: Outlook | None = None, known: float | None = None
+    metric: Metric, accuracy: float | None, trial: SourceTrial | None = None, known: float | None = None
 ) -> Interval:
-    prospect = prospect_of(metric, estimates(accuracy), outlook, known)
-    assert prospect is not None
-    return interval_of(metric, prospect, (), degrees=4.0, tested=10_000)
+    forecast = source_forecast_of(metric, estimates(accuracy), trial, known)
+    assert forecast is not None
+    return interval_of(metric, forecast, (), degrees=4.0, tested=10_000)
 
 
-def tried(steps: int, accuracy: float) -> Outlook:
-    return Outlook(tested=10_000, sampled=500, trial_steps=steps, trial_accuracy=accuracy)
+def tried(steps: int, accuracy: float) -> SourceTrial:
+    return SourceTrial(tested=10_000, sampled=500, steps=steps, accuracy=accuracy)
 
 
 @pytest.mark.parametrize(("tested", "deviation"), [(50, 0.0), (500, 0.02), (100_000, 0.04)])
 def test_an_interval_of_shares_holds_nineteen_times_of_twenty(tested: int, deviation: float) -> None:
-    random, source = np.random.default_rng(1), Prospect(1.5, 0.3)
+    random, source = np.random.default_rng(1), SourceForecast(1.5, 0.3)
     interval = interval_of(Metric.ACCURACY, source, [Estimate(0.05, deviation)], degrees=6.0, tested=tested)
     figures = 1 / (1 + np.exp(-random.normal(1.5, 0.3, 20_000)))
     kept = np.clip(figures * (0.95 - deviation * random.standard_t(6.0, 20_000) * (4 / 6) ** 0.5), 0, 1)
@@ -42,7 +42,7 @@ def test_an_interval_of_shares_holds_nineteen_times_of_twenty(tested: int, devia
 def test_an_interval_of_errors_holds_nineteen_times_of_twenty() -> None:
     random = np.random.default_rng(1)
     interval = interval_of(
-        Metric.MSE, Prospect(-np.log(0.5), 0.2), [Estimate(0.1, 0.03)], degrees=8.0, tested=100
+        Metric.MSE, SourceForecast(-np.log(0.5), 0.2), [Estimate(0.1, 0.03)], degrees=8.0, tested=100
     )
     figures = (
         0.5
@@ -72,10 +72,10 @@ def test_tuning_makes_no_source_worse() -> None:
 
 def test_a_network_gains_as_its_source_does_that_still_learns() -> None:
     def interval(learning: float, doublings: float) -> Interval:
-        prospect = Prospect(0.0, 0.01, learning=learning)
+        forecast = SourceForecast(0.0, 0.01, learning=learning)
         better = [Estimate(-0.3, 0.1)]
         return interval_of(
-            Metric.ACCURACY, prospect, better, doublings=doublings, degrees=9.0, tested=100_000
+            Metric.ACCURACY, forecast, better, doublings=doublings, degrees=9.0, tested=100_000
         )
 
     assert interval(0.0, 3.0) == interval(0.5, 0.0)
@@ -90,9 +90,11 @@ def test_what_was_reached_before_counts_more_than_a_trial() -> None:
 
 
 def test_an_error_of_which_nothing_is_kept_has_an_interval() -> None:
-    interval = interval_of(Metric.MSE, Prospect(2.0, 0.1), [Estimate(1.5, 0.1)], degrees=8.0, tested=100)
+    interval = interval_of(
+        Metric.MSE, SourceForecast(2.0, 0.1), [Estimate(1.5, 0.1)], degrees=8.0, tested=100
+    )
     assert 0 < interval.low < interval.middle < interval.high < float("inf")
 
 
 def test_nothing_is_expected_of_a_source_that_was_never_measured() -> None:
-    assert prospect_of(Metric.ACCURACY, estimates(None), None, None) is None
+    assert source_forecast_of(Metric.ACCURACY, estimates(None), None, None) is None

@@ -19,7 +19,7 @@ from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.edges import EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
 from tests.support.targets import overall
 
@@ -41,7 +41,7 @@ def planned(
     *,
     share: float = 0.5,
     branches: BranchesConfig | None = None,
-    outlook: Outlook | None = None,
+    trial: SourceTrial | None = None,
 ) -> PlannedBatch:
     """A batch of one goal at a share of the source's costs."""
     budget = {FLOPS: share * SOURCE[FLOPS]}
@@ -51,7 +51,7 @@ def planned(
         update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,), "exceed": exceed}
     )
     goal = Goal(id="a", batch=0, spec=PackageSpec(budget, targets=targets, branches=branches))
-    return Forecast(asked, estimates, records, outlook=outlook).planned({"a": goal}, 1)
+    return Forecast(asked, estimates, records, trial=trial).planned({"a": goal}, 1)
 
 
 def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
@@ -234,10 +234,8 @@ def test_an_output_is_expected_to_learn_what_it_has_learned_in_a_trial(plan: Bat
     def middle(source_steps: int, trial: float | None) -> float:
         estimates = PROSPECTS.model_copy(update={"output_scores": scores, "source_steps": source_steps})
         tried = () if trial is None else (OutputScore("kind", Metric.ACCURACY, trial),)
-        outlook = Outlook(
-            tested=100_000, sampled=5_000, trial_steps=100, trial_accuracy=0.85, trial_scores=tried
-        )
-        (own,) = planned(plan, estimates, (), outlook=outlook).source_outputs
+        trial = SourceTrial(tested=100_000, sampled=5_000, steps=100, accuracy=0.85, scores=tried)
+        (own,) = planned(plan, estimates, (), trial=trial).source_outputs
         return own.interval.middle
 
     assert middle(100, 0.31) == pytest.approx(0.31, abs=0.02)

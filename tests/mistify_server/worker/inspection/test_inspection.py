@@ -85,19 +85,19 @@ def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Pat
         InspectTask(recipe=recipe(model, **common), measures=("accuracy", "step", "trial"))
     )
     assert isinstance(inspection, Inspection)
-    estimates, outlook = inspection.estimates, inspection.outlook
+    estimates, trial = inspection.estimates, inspection.trial
     assert estimates is not None
     assert estimates.accuracy is not None
-    assert outlook is not None
-    assert outlook.trial_accuracy is not None
-    assert 20 <= outlook.trial_steps <= 200
-    assert outlook.trial_accuracy > estimates.accuracy + 0.1
-    assert (outlook.tested, outlook.sampled) == (359, 144)
-    (own,) = outlook.trial_scores
-    assert (own.metric, own.value) == (Metric.ACCURACY, outlook.trial_accuracy)
+    assert trial is not None
+    assert trial.accuracy is not None
+    assert 20 <= trial.steps <= 200
+    assert trial.accuracy > estimates.accuracy + 0.1
+    assert (trial.tested, trial.sampled) == (359, 144)
+    (own,) = trial.scores
+    assert (own.metric, own.value) == (Metric.ACCURACY, trial.accuracy)
     without = runner.run(InspectTask(recipe=recipe(model, **common), measures=("accuracy",)))
     assert isinstance(without, Inspection)
-    assert without.outlook is None
+    assert without.trial is None
 
 
 @pytest.mark.slow

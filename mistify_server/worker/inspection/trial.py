@@ -4,7 +4,7 @@ from typing import Final
 
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
-from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.worker.adaptation.tuning import tune
 from mistify_server.worker.inspection.estimates import EXAMPLES, sampled_scores
 
@@ -15,8 +15,8 @@ _SECONDS: Final = 2.0
 _LEAST_STEPS: Final = 20
 
 
-def outlook_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> Outlook:
-    """Return the outlook of a source whose steps have been timed; a copy of it is tuned for some seconds.
+def trial_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> SourceTrial:
+    """Return the trial of a source whose steps have been timed; a copy of it is tuned for some seconds.
 
     Args:
         trainer: The trainer of the copy, which it changes; it may have timed the steps, so that it is traced
@@ -26,15 +26,13 @@ def outlook_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates,
         tested: Number of test examples.
     """
     validation = setup.validation.sample(EXAMPLES)
-    outlook = Outlook(tested=tested, sampled=len(validation))
+    trial = SourceTrial(tested=tested, sampled=len(validation))
     affordable = int(_SECONDS / estimates.step_seconds) if estimates.step_seconds else 0
     steps = min(estimates.source_steps, max(affordable, _LEAST_STEPS))
     if not steps:
-        return outlook
+        return trial
     trainer.start_average()
     tune(trainer, steps, lambda _done: None)
     trainer.evaluation.recalibrate(setup.train, 0)
     accuracy, scores = sampled_scores(trainer.evaluation, validation, setup)
-    return outlook.model_copy(
-        update={"trial_steps": steps, "trial_accuracy": accuracy, "trial_scores": scores}
-    )
+    return trial.model_copy(update={"steps": steps, "accuracy": accuracy, "scores": scores})
