@@ -9,7 +9,7 @@ from typing import Final
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import Estimate
 from mistify.wording import counted
-from mistify_server.planning.forecast.experience import Experience
+from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.store.edges import Case
 from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.estimates import NetworkFeatures
@@ -110,12 +110,12 @@ class _Comparison:
 class Chooser:
     """Chooses the fastest of the algorithms that are expected to lose least.
 
-    The same edge and the same experience give the same choice.
+    The same edge and the same history give the same choice.
 
     Args:
         subject: A digest of model and data.
         profiles: Of the algorithms that can be chosen, by name, at least one.
-        experience: Predicts losses.
+        history: The edges that were adapted, from which losses are predicted.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class Chooser:
         features: NetworkFeatures,
         subject: str,
         profiles: Mapping[str, AlgorithmProfile],
-        experience: Experience,
+        history: ForecastHistory,
     ) -> None:
         self._features = features
         self._subject = subject
         self._profiles = profiles
-        self._experience = experience
-        self._evidence = experience.evidence(subject, features.kind)
+        self._history = history
+        self._evidence = history.evidence(subject, features.kind)
 
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
@@ -202,13 +202,13 @@ class Chooser:
         cases = [self.case(edge, algorithm) for edge in edges]
         preparing = 0 if is_prepared or not edges else self.preparing_steps(algorithm, edges)
         part = preparing * self._profiles[algorithm].preparation_step / max(len(edges), 1)
-        overhead = self._experience.overhead(algorithm) + part
+        overhead = self._history.overhead(algorithm) + part
         preparation = (
             f" (after {preparing:,} for {counted(len(edges), 'goal')} together)" if preparing else ""
         )
         return [
             _Expected(algorithm, lost, case.work + overhead, preparation)
-            for case, lost in zip(cases, self._experience.lost(cases), strict=True)
+            for case, lost in zip(cases, self._history.lost(cases), strict=True)
         ]
 
     def _reason(

@@ -24,7 +24,7 @@ from mistify.jobs.plan import (
 )
 from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
 from mistify_server.planning.forecast.choice import Chooser, Edge, longest_paths
-from mistify_server.planning.forecast.experience import Experience
+from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
@@ -56,7 +56,7 @@ class _ScoreForecast(NamedTuple):
     output: str
     metric: Metric
     forecast: SourceForecast
-    experience: Experience
+    history: ForecastHistory
 
 
 class Forecast:
@@ -85,8 +85,8 @@ class Forecast:
         self._trial = trial
         self._estimates = estimates
         self._subject = subject_of(estimates.features, plan.recipe.data)
-        self._experience = Experience(records, estimates.profiles)
-        self._chooser = Chooser(estimates.features, self._subject, estimates.profiles, self._experience)
+        self._history = ForecastHistory(records, estimates.profiles)
+        self._chooser = Chooser(estimates.features, self._subject, estimates.profiles, self._history)
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
         self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
@@ -128,7 +128,7 @@ class Forecast:
             preparations=self._preparations,
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
-            evidence=self._experience.evidence(self._subject, self._estimates.features.kind),
+            evidence=self._history.evidence(self._subject, self._estimates.features.kind),
             formats=plugged_in_formats(plan.source_costs),
             flips=self._trial is not None and self._trial.flips,
         )
@@ -202,9 +202,9 @@ class Forecast:
     def _source(self) -> _ScoreForecast | None:
         """The tuned source; None where it was measured neither now nor before."""
         metric = self.plan.recipe.data.metric
-        known = self._experience.source(self._subject, self._estimates.source_steps)
+        known = self._history.source(self._subject, self._estimates.source_steps)
         forecast = source_forecast_of(metric, self._estimates, self._trial, known)
-        return None if forecast is None else _ScoreForecast(OVERALL, metric, forecast, self._experience)
+        return None if forecast is None else _ScoreForecast(OVERALL, metric, forecast, self._history)
 
     @cached_property
     def _outputs(self) -> tuple[_ScoreForecast, ...]:
@@ -213,17 +213,17 @@ class Forecast:
 
     def _output_forecast(self, score: OutputScore) -> _ScoreForecast | None:
         output, metric = score.output, score.metric
-        experience = self._experience.of_output(self._subject, output, metric)
+        history = self._history.of_output(self._subject, output, metric)
         known = None
-        if experience is not self._experience:
-            known = experience.source(self._subject, self._estimates.source_steps)
+        if history is not self._history:
+            known = history.source(self._subject, self._estimates.source_steps)
         trial = self._trial
         if trial is not None:
             tried = {(own.output, own.metric): own.value for own in trial.scores}
             trial = trial.model_copy(update={"accuracy": tried.get((output, metric))})
         came = self._estimates.model_copy(update={"accuracy": score.value})
         forecast = source_forecast_of(metric, came, trial, known)
-        return None if forecast is None else _ScoreForecast(output, metric, forecast, experience)
+        return None if forecast is None else _ScoreForecast(output, metric, forecast, history)
 
     def _interval(self, source: _ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
         """Return the figure of a network that loses shares of the source's.
@@ -238,8 +238,8 @@ class Forecast:
             source.forecast,
             losses,
             doublings=log2(1 + steps / (self._estimates.source_steps or steps or 1)),
-            gain_in_losses=source.experience.knows(self._subject),
-            degrees=source.experience.degrees(self._subject),
+            gain_in_losses=source.history.knows(self._subject),
+            degrees=source.history.degrees(self._subject),
             tested=self._trial.tested if self._trial else None,
         )
 
@@ -251,7 +251,7 @@ class Forecast:
     @property
     def _step_seconds(self) -> float:
         """Seconds of a training step of the source, measured just now or in earlier jobs."""
-        return self._estimates.step_seconds or self._experience.step_seconds(self._subject) or 0.0
+        return self._estimates.step_seconds or self._history.step_seconds(self._subject) or 0.0
 
     @property
     def _source_seconds(self) -> float:
@@ -276,7 +276,7 @@ class Forecast:
         precisions = (goal.spec.quantization.precision for goal in own)
         steps, expected = self._reached(node, max(precisions, key=_risk))
         case = self._chooser.case(self._edge(node), node.algorithm)
-        work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
+        work = case.work * steps / max(case.steps, 1) + self._history.overhead(node.algorithm)
         adapting = work * self._step_seconds
         return PlannedEdge(
             goals=node.goals,
@@ -312,7 +312,7 @@ class Forecast:
         scores = (source, *self._outputs)
         rounds = np.unique(np.geomspace(least_rounds, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
-        losses = [score.experience.lost(cases) for score in scores]
+        losses = [score.history.lost(cases) for score in scores]
         reached = [
             expected_to_reach(node.targets, _figures_after(lost, scores))
             for lost in zip(*losses, strict=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
-from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
+from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES
 
 Config = Callable[..., dict[str, object]]
 

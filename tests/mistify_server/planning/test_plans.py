@@ -11,7 +11,7 @@ from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.changes import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
 from tests.mistify_server.outcomes import failure
-from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
+from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES, case, seen
 from tests.support.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]

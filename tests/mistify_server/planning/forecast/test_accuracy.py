@@ -7,7 +7,7 @@ from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate, Interval
 from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
-from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
+from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES
 
 COMMON = {"features": FEATURES, "profiles": PROFILES, "scaled": ()}
 

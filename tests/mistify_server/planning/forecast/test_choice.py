@@ -10,10 +10,10 @@ from executors.contract.algorithm import built_in
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import Estimate
 from mistify_server.planning.forecast.choice import Choice, Chooser, Edge, longest_paths
-from mistify_server.planning.forecast.experience import Experience
+from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import NodePlan
-from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
+from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES, case, seen
 
 EDGE = Edge(halvings=1.0, distance=1.0, share=1.0)
 
@@ -21,7 +21,7 @@ EDGE = Edge(halvings=1.0, distance=1.0, share=1.0)
 def chooser(
     records: list[EdgeRecord] | None = None, profiles: dict[str, AlgorithmProfile] = PROFILES
 ) -> Chooser:
-    return Chooser(FEATURES, "own", profiles, Experience(records or [], profiles))
+    return Chooser(FEATURES, "own", profiles, ForecastHistory(records or [], profiles))
 
 
 def chosen(chooser: Chooser, edge: Edge = EDGE, prepared: Mapping[str, float] | None = None) -> Choice:

@@ -20,7 +20,7 @@ from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.edges import EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
-from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES, case, seen
+from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES, case, seen
 from tests.support.targets import overall
 
 SOURCE = {FLOPS: 10_000.0}

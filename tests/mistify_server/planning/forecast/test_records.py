@@ -9,7 +9,7 @@ from mistify_server.store.edges import OutputRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, SourceResult
-from tests.mistify_server.planning.forecast.experiences import FEATURES, PROFILES
+from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES
 
 
 def test_a_record_has_the_outputs_that_were_measured_before_and_after(plan: BatchPlan) -> None:

@@ -8,19 +8,19 @@ from sklearn.gaussian_process.kernels import Kernel
 from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify_server.planning.forecast import kernel
-from mistify_server.planning.forecast.experience import Experience
+from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.store.edges import Case, EdgeRecord, OutputRecord
-from tests.mistify_server.planning.forecast.experiences import PROFILES, case, seen
+from tests.mistify_server.planning.forecast.histories import PROFILES, case, seen
 
 
-def lost(known: Experience, requested: Case) -> Estimate:
+def lost(known: ForecastHistory, requested: Case) -> Estimate:
     (estimate,) = known.lost([requested])
     return estimate
 
 
 def test_before_anything_was_seen_predictions_are_those_of_benchmarks_with_a_wide_margin() -> None:
     """ResNet-8, depthwise and SNIPS: shares of the source's accuracy lost at a half and at a quarter."""
-    known = Experience([], PROFILES)
+    known = ForecastHistory([], PROFILES)
     for halvings, figures in {1.0: (0.06, 0.011, 0.026), 2.0: (0.111, 0.013, 0.026)}.items():
         estimate = lost(known, case(halvings, steps=900))
         assert all(estimate.holds(figure) for figure in figures)
@@ -28,7 +28,7 @@ def test_before_anything_was_seen_predictions_are_those_of_benchmarks_with_a_wid
 
 
 def test_more_is_lost_further_down_and_less_with_more_steps() -> None:
-    known = Experience([], PROFILES)
+    known = ForecastHistory([], PROFILES)
     down = [lost(known, case(halvings)) for halvings in (0.0, 0.5, 1.0, 3.0)]
     assert [estimate.mean for estimate in down] == sorted(estimate.mean for estimate in down)
     assert [estimate.deviation for estimate in down] == sorted(estimate.deviation for estimate in down)
@@ -38,9 +38,9 @@ def test_more_is_lost_further_down_and_less_with_more_steps() -> None:
 def test_edges_of_the_same_model_teach_most_then_those_of_its_kind() -> None:
     def predicted(subject: str) -> Estimate:
         records = [seen(case(h, subject="own"), 0.09 * h) for h in (0.5, 1.0, 1.5, 2.0)]
-        return lost(Experience(records, PROFILES), case(1.2, subject=subject))
+        return lost(ForecastHistory(records, PROFILES), case(1.2, subject=subject))
 
-    own, like, none = predicted("own"), predicted("another"), lost(Experience([], PROFILES), case(1.2))
+    own, like, none = predicted("own"), predicted("another"), lost(ForecastHistory([], PROFILES), case(1.2))
     assert own.mean == pytest.approx(0.108, abs=0.006)
     assert none.mean < like.mean < own.mean
     assert own.deviation < like.deviation < none.deviation
@@ -55,7 +55,9 @@ def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
     good = [seen(case(h, subject="good"), 0.05 * h) for h in (0.5, 1.0, 1.5, 2.0)]
     gained = [poor(h) for h in (0.5, 1.0, 2.0, 3.0)]
     for records in ([], good):
-        alone, beside = (Experience(seen_edges, PROFILES) for seen_edges in (records, [*gained, *records]))
+        alone, beside = (
+            ForecastHistory(seen_edges, PROFILES) for seen_edges in (records, [*gained, *records])
+        )
         for subject in ("new", "good"):
             expected, estimate = (lost(known, case(1.2, subject=subject)) for known in (alone, beside))
             assert estimate.mean == pytest.approx(expected.mean)
@@ -64,7 +66,7 @@ def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
 
 
 def test_what_a_poor_source_gains_is_expected_of_itself() -> None:
-    known = Experience([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], PROFILES)
+    known = ForecastHistory([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], PROFILES)
     assert lost(known, case(1.2, subject="poor")).holds(-0.94)
     assert known.evidence("poor", "convolutional") == "based on 4 edges of this model and data"
 
@@ -72,7 +74,7 @@ def test_what_a_poor_source_gains_is_expected_of_itself() -> None:
 def test_a_little_better_than_its_source_is_no_sign_of_a_poor_one() -> None:
     """Nor is a wider network that is better."""
     records = [seen(case(1.0, subject="good"), -0.01), seen(case(-1.0, subject="good"), -0.1)]
-    known, none = Experience(records, PROFILES), Experience([], PROFILES)
+    known, none = ForecastHistory(records, PROFILES), ForecastHistory([], PROFILES)
     assert lost(known, case(1.2, subject="new")).mean < lost(none, case(1.2)).mean
 
 
@@ -84,7 +86,7 @@ def test_it_is_a_gaussian_process() -> None:
         for n, (h, s) in enumerate(zip(rng.uniform(0, 3, 12), rng.uniform(50, 3000, 12), strict=True))
     ]
     known, requested = cases[:8], cases[8:]
-    usual = Experience([], PROFILES)
+    usual = ForecastHistory([], PROFILES)
     targets = np.array([estimate.mean for estimate in usual.lost(known)]) + rng.normal(0, 0.005, 8)
 
     def figures(of: list[Case]) -> Any:
@@ -110,7 +112,7 @@ def test_it_is_a_gaussian_process() -> None:
     process.fit(np.arange(8)[:, None], residuals)
     mean, deviation = process.predict(np.arange(8, 12)[:, None], return_std=True)
     records = [seen(one, float(target)) for one, target in zip(known, targets, strict=True)]
-    ours = Experience(records, PROFILES).lost(requested)
+    ours = ForecastHistory(records, PROFILES).lost(requested)
     expected = mean + [estimate.mean for estimate in usual.lost(requested)]
     np.testing.assert_allclose([estimate.mean for estimate in ours], expected, atol=1e-9)
     spread = np.sqrt(deviation**2 + kernel.noise(figures(requested)))
@@ -120,7 +122,7 @@ def test_it_is_a_gaussian_process() -> None:
 def test_predictions_are_at_least_as_uncertain_as_leaving_records_out_says() -> None:
     def margin(losses: list[float]) -> float:
         records = [seen(case(1.0 + 0.1 * n), loss) for n, loss in enumerate(losses)]
-        return lost(Experience(records, PROFILES), case(1.2)).margin
+        return lost(ForecastHistory(records, PROFILES), case(1.2)).margin
 
     scattered = [0.02, 0.14, 0.01, 0.15, 0.03, 0.13]
     assert margin(scattered) > 3 * margin([0.06] * 6)
@@ -129,7 +131,7 @@ def test_predictions_are_at_least_as_uncertain_as_leaving_records_out_says() -> 
 
 def test_what_the_source_reaches_is_known_from_the_last_job_with_as_many_steps() -> None:
     records = [seen(case(), 0.1, source=0.7), seen(case(), 0.1, source=0.8)]
-    known = Experience(records, PROFILES)
+    known = ForecastHistory(records, PROFILES)
     assert known.source("own", 200) == 0.8
     assert known.source("own", 100) is None
     assert known.source("another", 200) is None
@@ -139,7 +141,7 @@ def test_an_output_is_known_by_its_own_score_in_the_records_of_its_model() -> No
     kind = OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.35, lost=0.4)
     own = [seen(case(1.0 + 0.1 * n), 0.02).model_copy(update={"outputs": (kind,)}) for n in range(6)]
     others = [seen(case(subject="another"), 0.02).model_copy(update={"outputs": (kind,)})]
-    known = Experience([*own, *others], PROFILES)
+    known = ForecastHistory([*own, *others], PROFILES)
     of_kind = known.of_output("own", "kind", Metric.ACCURACY)
     assert of_kind.source("own", 200) == 0.35
     assert lost(of_kind, case(1.2)).mean == pytest.approx(0.4, abs=0.05)
@@ -152,7 +154,7 @@ def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:
     """850 steps of the source's size, 150 of them for what an edge takes besides, in 17 s."""
     whole = case(0.0)
     records = [seen(whole, 0.0, seconds=17.0), seen(case(0.0, subject="another"), 0.0, seconds=1000.0)]
-    known = Experience(records, PROFILES)
+    known = ForecastHistory(records, PROFILES)
     assert known.step_seconds("own") == pytest.approx(0.02)
     assert known.step_seconds("new") is None
     assert case(3.0).work < whole.work
@@ -160,10 +162,10 @@ def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:
 
 def test_predictions_say_what_they_rest_on() -> None:
     records = [seen(case(), 0.1), seen(case(), 0.1)]
-    assert Experience(records, PROFILES).evidence("own", "convolutional") == (
+    assert ForecastHistory(records, PROFILES).evidence("own", "convolutional") == (
         "based on 2 edges of this model and data"
     )
-    assert "1 edge of other convolutional" in Experience(records[:1], PROFILES).evidence(
+    assert "1 edge of other convolutional" in ForecastHistory(records[:1], PROFILES).evidence(
         "new", "convolutional"
     )
-    assert "benchmarks" in Experience(records, PROFILES).evidence("new", "transformer")
+    assert "benchmarks" in ForecastHistory(records, PROFILES).evidence("new", "transformer")

@@ -42,7 +42,7 @@ _CHUNK: Final = 1_000
 _LATEST: Final = 20
 
 
-class Experience:
+class ForecastHistory:
     """Predicts edges from those in a store.
 
     Args:
@@ -66,8 +66,8 @@ class Experience:
         self._inverse = np.linalg.inv(covariances)
         self._weights = self._inverse @ (np.array([record.lost for record in records]) - self._seen.mean)
 
-    def of_output(self, subject: str, output: str, metric: Metric) -> "Experience":
-        """Return the experience with one output of a model: the records of that model are by its own score.
+    def of_output(self, subject: str, output: str, metric: Metric) -> "ForecastHistory":
+        """Return the history with one output of a model: the records of that model are by its own score.
 
         Where none has that score, the output is expected to lose the share that all of them lose together.
         """
@@ -82,7 +82,7 @@ class Experience:
             for own, record in zip(by_output, self._records, strict=True)
             if own or record.case.subject != subject
         ]
-        return Experience(own, self._profiles)
+        return ForecastHistory(own, self._profiles)
 
     def lost(self, cases: Sequence[Case]) -> list[Estimate]:
         """Predict the losses of edges, as shares of the source's figure.
