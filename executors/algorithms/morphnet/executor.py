@@ -54,7 +54,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _TRIAL_STEPS: Final = 60
 
 #: A unit that can be cut: its importance, its group, its index there.
-Candidate: TypeAlias = tuple[float, str, int]
+CuttableUnit: TypeAlias = tuple[float, str, int]
 
 
 class MorphNetExecutor(IterativePruningExecutor):
@@ -168,7 +168,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._adopt(self._keep_without(cut), moments)
         return wanted == len(candidates)
 
-    def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
+    def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[CuttableUnit]:
         """Return every unit that can be cut, in the order in which they are worth it.
 
         The most important units of a group stay, at least one, and so do all groups without costs on the
@@ -252,13 +252,13 @@ class MorphNetExecutor(IterativePruningExecutor):
         steps = range(_SCALES_PER_HALVING * _HALVINGS)
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
 
-    def _cuts_until(self, limits: Costs, candidates: list[Candidate]) -> int:
+    def _cuts_until(self, limits: Costs, candidates: list[CuttableUnit]) -> int:
         """Return the number of candidates that have to go to meet the limits; costs fall with every cut."""
         return bisect_left(
             range(len(candidates)), True, key=lambda cuts: self._hold(limits, candidates[:cuts])
         )
 
-    def _needed(self, gone: list[Candidate], cut: list[Candidate], limits: Costs) -> list[Candidate]:
+    def _needed(self, gone: list[CuttableUnit], cut: list[CuttableUnit], limits: Costs) -> list[CuttableUnit]:
         """Return the candidates that go in any case, and as few of the others as the limits allow.
 
         Hardware computes several channels at once: between two such steps a cut saves little or nothing. So
@@ -279,13 +279,13 @@ class MorphNetExecutor(IterativePruningExecutor):
                 cut = [unit for unit in cut if unit[1] != full]
         return gone
 
-    def _hold(self, limits: Costs, cut: list[Candidate]) -> bool:
+    def _hold(self, limits: Costs, cut: list[CuttableUnit]) -> bool:
         """Check whether the limits hold without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
         network = self._state.structure.network(widths)
         return not exceeded(costs_of(network, self._state.assignment.profiles, only=limits), limits)
 
-    def _keep_without(self, cut: list[Candidate]) -> Keep:
+    def _keep_without(self, cut: list[CuttableUnit]) -> Keep:
         keep = {name: mask.copy() for name, mask in self._state.masks.keep.items()}
         for _, name, unit in cut:
             keep[name][unit] = False
