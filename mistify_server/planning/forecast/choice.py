@@ -20,8 +20,8 @@ _TOLERANCE: Final = 0.005
 
 #: The share that may be lost besides, on average over many goals, by networks that share their training, and
 #: the part of the time of the others that they may then take at most. With default settings a path of 32
-#: goals takes three times as long as such a training, one of 128 seven times; the digits lose 0.2 points by
-#: it (docs/decisions/many-goals.md).
+#: goals takes three times as long as such a training, one of 128 seven times; the digits lose 0.2 to 0.4
+#: points by it (docs/decisions/many-goals.md).
 _SHARING_TOLERANCE: Final = 0.01
 _MUCH_FASTER: Final = 1 / 3
 
