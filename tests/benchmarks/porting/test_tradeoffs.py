@@ -34,7 +34,7 @@ def test_there_are_more_than_20_goals_that_a_config_may_have():
     common = {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}
     goals = parse_batch(json.dumps([{**goal, **common} for goal in _goals(COUNT)]))
     assert len(goals) > 26
-    precisions = {_series_of(goal): goal.spec.quantization.precision.value for goal in goals}
+    precisions = {_series_of(goal): goal.quantization.precision.value for goal in goals}
     assert precisions == {"FLOP": "none", "memory": "auto", "latency-float32": "none", "latency": "auto"}
 
 
