@@ -63,3 +63,4 @@ class StitchingProcess:
             if self._process is not None:
                 with suppress(OSError):
                     self._process.kill()
+                self._process.wait()
