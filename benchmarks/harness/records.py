@@ -49,11 +49,11 @@ class Record(BaseModel):
     Attributes:
         benchmark: Name below `benchmarks`, such as `porting.limits`.
         command: None where it is not known, as it may be for transcribed figures.
-        commit: That of the code; with `-dirty` if files had been changed since. None where it is not known.
-        date: Of the end of the run, in UTC (ISO 8601); a day alone if the time is not known.
+        commit: Commit of the code; with `-dirty` if files had been changed since. None where it is not known.
+        date: Time at which the run ended, in UTC (ISO 8601); a day alone if the time is not known.
         machine: Processor, cores, memory in GiB, version of Python; the load before the run.
         network: The only one of several networks that was asked for.
-        seeds: Those that were run; None if nothing is repeated by seeds.
+        seeds: The seeds that were run; None if nothing is repeated by seeds.
         figures: Name -> value; None if it is not finite.
         targets: Name of the figure -> its bounds.
         met: Whether all targets are met.

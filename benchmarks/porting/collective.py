@@ -129,7 +129,7 @@ class Network:
         source: Model and data in the words of a config.
         root: Directory of the data; None for data that are built in.
         counts: Numbers of goals.
-        settings: Those of `auto`; none are the default ones.
+        settings: Settings of `auto`; empty for the defaults.
         case_steps: Steps of the runs of `morphnet` case by case.
         peer_steps: Steps of the runs of Torch-Pruning; none without it.
     """

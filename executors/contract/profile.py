@@ -79,7 +79,7 @@ class AlgorithmProfile(BaseModel):
         """Return the training steps of an edge.
 
         Args:
-            halvings: Of the costs, between parent and goal.
+            halvings: Base-2 logarithm of the costs of the parent over those of the goal.
             rounds: How often the network is tuned.
         """
         adaptation = self.adaptation[_place(halvings, self.adaptation)]

@@ -45,7 +45,7 @@ class Inspection(TaskDone):
         metric: The config's metric, or else one that suits the data; None if the data cannot be used.
         metrics: Output -> its metric, by the same rule.
         estimates: Estimates for the edges to come; None where nothing can be adapted.
-        trial: What a trial of tuning the source showed; None where nothing can be adapted.
+        trial: The result of a trial of tuning the source; None where nothing can be adapted.
         class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
         left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
         problems: Problems with places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.

@@ -17,6 +17,7 @@ from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, exceeded
+from mistify.package.block_losses import corrected_losses
 
 #: Validation examples by which subnets are scored.
 _SCORED: Final = 500
@@ -24,9 +25,6 @@ _SCORED: Final = 500
 #: How often subnets within the limits are scored for a goal, and how many at a time.
 _ROUNDS: Final = 4
 _AT_ONCE: Final = 4
-
-#: How much what variants lose alone is trusted over what a subnet loses that has them.
-_TRUST: Final = 0.3
 
 #: What is left of the limits on sums where no candidate is within those on the whole, and how often.
 _TIGHTER: Final = 0.97
@@ -130,8 +128,6 @@ class Subnets:
 def corrected(alone: Sequence[float], scored: Mapping[Subnet, float], blocks: int) -> list[float]:
     """Return the losses of variants, corrected so that their sums come closer to those measured.
 
-    A ridge regression explains the errors of the sums by the variants that a subnet has.
-
     Args:
         alone: Loss that each variant adds by itself, in the order of their numbers.
         scored: Subnet -> measured loss.
@@ -140,6 +136,4 @@ def corrected(alone: Sequence[float], scored: Mapping[Subnet, float], blocks: in
     has = np.zeros((len(scored), len(alone)))
     for row, subnet in zip(has, scored, strict=True):
         row[[number for number in subnet if number >= blocks]] = 1
-    off = np.array(list(scored.values())) - has @ np.array(alone)
-    more = np.linalg.solve(has.T @ has + _TRUST * np.eye(len(alone)), has.T @ off)
-    return [float(loss) for loss in np.array(alone) + more]
+    return [float(loss) for loss in corrected_losses(alone, has, list(scored.values()))]

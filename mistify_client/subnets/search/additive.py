@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mistify.package.block_losses import corrected_losses
 from mistify.package.blocks import BlockVariant
 from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.search.candidates import Candidate, Candidates
@@ -23,9 +24,6 @@ _ELSEWHERE: Final = 8
 #: How often subnets near the budget are scored, and how many at a time.
 _ROUNDS: Final = 6
 _NEAR: Final = 4
-
-#: How much what variants lose alone is trusted over what is lost by one subnet that has them.
-_TRUST: Final = 0.3
 
 
 def additive(space: SubnetSpace, table: LatencyTable, candidates: Candidates, budget_ms: float) -> None:
@@ -63,8 +61,6 @@ def corrected(
 ) -> dict[BlockVariant, float]:
     """Return the losses of variants, corrected so that their sums come closer to those measured.
 
-    A ridge regression explains the errors of the sums by the variants that a subnet has.
-
     Args:
         alone: Loss that each variant adds by itself.
         whole: The original network.
@@ -74,13 +70,10 @@ def corrected(
     has = np.zeros((len(scored), len(replacing)))
     for row, one in zip(has, scored, strict=True):
         row[:] = [variant in one.subnet for variant in replacing]
-    sums = [sum(alone[variant] for variant in one.subnet) for one in scored]
-    off = np.array([one.score.loss - whole.score.loss for one in scored]) - sums
-    corrections = np.linalg.solve(has.T @ has + _TRUST * np.eye(len(replacing)), has.T @ off)
-    lost = dict(alone)
-    for variant, more in zip(replacing, corrections.tolist(), strict=True):
-        lost[variant] += more
-    return lost
+    added = [alone[variant] for variant in replacing]
+    measured = [one.score.loss - whole.score.loss for one in scored]
+    lost = corrected_losses(added, has, measured).tolist()
+    return alone | dict(zip(replacing, lost, strict=True))
 
 
 class _Ways(NamedTuple):

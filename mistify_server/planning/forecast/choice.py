@@ -77,8 +77,8 @@ class _Comparison:
     """An algorithm whose networks share their training, against what would be chosen for each edge by itself.
 
     Attributes:
-        sharing: What is expected of it, for each edge that it suits.
-        others: What is expected of the algorithms of these edges otherwise.
+        sharing: Its expected results, one for each edge that it suits.
+        others: The expected results of the algorithms that these edges would have otherwise.
     """
 
     sharing: Sequence[_Expected]
@@ -114,7 +114,7 @@ class Chooser:
 
     Args:
         subject: A digest of model and data.
-        profiles: Of the algorithms that can be chosen, by name, at least one.
+        profiles: Name of an algorithm that can be chosen -> its profile; at least one.
         history: The edges that were adapted, from which losses are predicted.
     """
 
@@ -217,8 +217,8 @@ class Chooser:
         """Say why an algorithm was chosen, by the figures that decided.
 
         Args:
-            best: What is expected of it.
-            singly: What is expected of those that are chosen for each edge by itself.
+            best: The expected result of the chosen algorithm.
+            singly: The expected results of the algorithms that are chosen edge by edge.
             averaged: The comparisons of averages that the edge was part of.
         """
         others = [one for one in singly if one is not best] if best in singly else []

@@ -182,7 +182,7 @@ def test_arrays_that_cannot_be_used_are_refused(saved, arrays, text):
         ("tags", np.full((6, 3), 1), "tags of shape (6, 3) and type int64; expected integer classes [n, 4]"),
         ("spam", np.arange(6), "spam[2] = 2; expected 0 or 1"),
         ("spam", np.arange(6.0), "spam[2] = 2; expected 0 or 1"),
-        ("spam", np.arange(6) / 4, "spam[5] = 1.25; expected figures from 0 to 1"),
+        ("spam", np.arange(6) / 4, "spam[5] = 1.25; expected numbers from 0 to 1"),
         ("price", np.array([0, 1, np.nan, 0, 0, 0]), "NaN or infinity in price[2]"),
         ("price", np.zeros((6, 2)), "price of shape (6, 2) and type float64; expected floats [n, 1]"),
     ],

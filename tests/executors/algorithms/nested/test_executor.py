@@ -175,7 +175,7 @@ def test_a_training_is_the_same_after_saving() -> None:
         for path, moment in moments.items():
             np.testing.assert_array_equal(again.optimizer_state.arrays[kind][path], moment)
     np.testing.assert_array_equal(again.segment.weights["dense/kernel"], weights["dense/kernel"])
-    assert SegmentTraining.loaded(SegmentTraining(training.segment).saved()).memory is None
+    assert SegmentTraining.loaded(SegmentTraining(training.segment).saved()).optimizer_state is None
 
 
 def test_what_is_prepared_is_the_same_after_saving(prepared) -> None:
