@@ -155,6 +155,6 @@ def test_what_falls_short_is_reported(asked, actual, accuracy, reported):
 
 
 def test_a_package_that_nothing_is_trained_for_needs_no_teacher():
-    assert not task(None).settings.needs_training
-    assert task(HALF).settings.needs_training
-    assert task(None, Quantization.INT8_QAT).settings.needs_training
+    assert not task(None).spec.needs_training
+    assert task(HALF).spec.needs_training
+    assert task(None, Quantization.INT8_QAT).spec.needs_training
