@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mistify.errors import ErrorCode, MistifyError, Problem
     from mistify.package.manifest import Branch, Manifest, TensorInfo
-    from mistify.package.options import OptionKind
+    from mistify.package.option_kinds import OptionKind
     from mistify_client.assembly.engine import Engine
     from mistify_client.rpc.porting import PortingClient
     from mistify_client.rpc.tuning import TuningClient
@@ -46,7 +46,7 @@ _MODULES = {
     "MistifyError": "mistify.errors",
     "Option": "mistify_client.runtime.options",
     "OptionCosts": "mistify_client.runtime.options",
-    "OptionKind": "mistify.package.options",
+    "OptionKind": "mistify.package.option_kinds",
     "OptionScore": "mistify_client.runtime.options",
     "PackageTrainer": "mistify_client.tuning.trainer",
     "PortedModel": "mistify_client.runtime.model",

@@ -49,10 +49,10 @@ from mistify.package.opened import Package
 from mistify.parsing.quantities import parse_time
 from mistify.profiling.measuring import best_ms
 from mistify.wording import counted
+from mistify_client.assembly.background_stitcher import BackgroundStitcher
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.assembly.stitched_networks import STITCHED
-from mistify_client.assembly.stitching_process import StitchingProcess
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
@@ -330,7 +330,9 @@ def _stitched_ms(package: Path, files: Sequence[str], threads: int) -> float:
     opened, chosen = Package.open(package), ChosenBlocks(files=tuple(files))
     with TemporaryDirectory() as state:
         blocks = Blocks.of(opened, Path(state))
-        if len(files) > 1 and (problem := StitchingProcess().stitch(package, Path(state) / STITCHED, files)):
+        if len(files) > 1 and (
+            problem := BackgroundStitcher().stitch(package, Path(state) / STITCHED, files)
+        ):
             raise RuntimeError(problem)
         example = zeros(opened.manifest.inputs)
         return best_ms(lambda: partial(PagedNetwork(blocks, chosen, threads), example), _LATENCY_SECONDS)

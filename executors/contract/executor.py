@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import keras
 
 from executors.contract.assignment import Assignment
+from executors.contract.package_parts import PackageParts
 from executors.contract.params import Params
-from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.structure import Structure
 from executors.training.trainer import Trainer

@@ -5,8 +5,8 @@ from typing import Final
 
 from executors.inspection.directories import is_graph
 from executors.sources.contract import SourceModel
-from executors.sources.graph.loading import load_graph
-from executors.sources.graph.source import FrozenGraph
+from executors.sources.frozen_graph.loading import load_graph
+from executors.sources.frozen_graph.source import FrozenGraph
 from executors.sources.keras.loading import load_keras
 from executors.sources.keras.source import KerasSource
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.structure.graph import Graph, Node
+from executors.structure.litert_operations import SERVED
 from executors.structure.reading.reader import read_graph
-from executors.structure.served import SERVED
 
 Array = npt.NDArray[np.float32]
 layers = keras.layers

@@ -6,7 +6,7 @@ from mistify.costs.devices import Device, DeviceTable, Setting
 from mistify.costs.operators import OperatorKind
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.fleet import DeviceStatus
-from mistify.package.options import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.validation import unknown_name
 from mistify.v1 import devices_pb2 as pb
 from mistify.wire.messages import Converter

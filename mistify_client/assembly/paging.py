@@ -17,12 +17,12 @@ from mistify.errors import MistifyError
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify.package.opened import Package
+from mistify_client.assembly.background_stitcher import BackgroundStitcher
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
 from mistify_client.assembly.executions import Array, Tensors
 from mistify_client.assembly.memory import available_bytes, return_memory
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.assembly.stitched_networks import STITCHED, StitchedNetworks
-from mistify_client.assembly.stitching_process import StitchingProcess
 
 #: The memory that stitching takes: a process that has done nothing yet, and multiples of the blocks' files.
 _PROCESS_BYTES: Final = 120_000_000
@@ -86,7 +86,7 @@ class PagedNetwork:
         self._available = available
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "blocks")
-        self._process = StitchingProcess()
+        self._process = BackgroundStitcher()
         self._stitching: threading.Thread | None = None
         weakref.finalize(self, self._process.stop)  # also at the end of the app
         self._chain = self._loaded(first, {})

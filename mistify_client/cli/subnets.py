@@ -16,7 +16,7 @@ from rich.table import Table
 from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
-from mistify.package.options import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.quantities import Quantity, format_time, parse_time
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table

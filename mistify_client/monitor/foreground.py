@@ -25,7 +25,7 @@ from mistify_client.runtime.options import PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import INFERENCE, Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import consistently, current, state_directory
+from mistify_client.runtime.versions import current, read_consistently, state_directory
 
 #: Older inferences are ignored even where there are few: conditions have changed since.
 _OLDEST_SECONDS: Final = 300.0
@@ -191,7 +191,7 @@ class Foreground:
         if before is not None and (before.generation, before.stamp) == present:
             return before
         # Its stamp was taken before: a manifest that is replaced meanwhile is read again.
-        (manifest, options), generation = consistently(self._package, self._switchboard, self._read)
+        (manifest, options), generation = read_consistently(self._package, self._switchboard, self._read)
         # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
         comparable = before is not None and before.options.measured_by == options.measured_by
         ratio = before.model.ratio if before is not None and comparable else 1.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mistify.package.options import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.quantities import format_bytes, format_time
 from mistify.wording import counted
 from mistify_client.monitor.foreground import IntervalOutcome

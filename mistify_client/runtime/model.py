@@ -26,7 +26,7 @@ from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import consistently, current, in_place_of_current, state_directory
+from mistify_client.runtime.versions import current, in_place_of_current, read_consistently, state_directory
 
 logger = logging.getLogger(__name__)
 
@@ -343,7 +343,7 @@ def _opened_now(
     def opened(version: Package, generation: int) -> _Opened:
         return _opened(version, state, threads, switchboard.option_in(generation))
 
-    return consistently(package, switchboard, opened, shipped)
+    return read_consistently(package, switchboard, opened, shipped)
 
 
 def _opened(package: Package, state: Path, threads: int | None, option: int) -> _Opened:

@@ -12,7 +12,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Branch, Manifest
 from mistify.package.opened import Package
-from mistify.package.options import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, option_id
 from mistify.wording import listed
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.pool import PoolEntry, SubnetPool

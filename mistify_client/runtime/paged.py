@@ -13,7 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
-from mistify.package.options import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, option_id
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.inputs import Array

@@ -154,7 +154,7 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
     """Make the subnets of a pool the options of a package, starting with the best one within the budget.
 
     It happens all at once, whenever the process ends: an option chosen among other subnets never counts for
-    these. A process that reads the pool before it is announced announces it (`consistently`).
+    these. A process that reads the pool before it is announced announces it (`read_consistently`).
 
     Args:
         package: The directory of the package that was shipped.
@@ -178,7 +178,7 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
     return pool
 
 
-def consistently(
+def read_consistently(
     package: Path,
     switchboard: Switchboard,
     read: Callable[[Package, int], _Read],

@@ -9,7 +9,7 @@ from mistify_server.tasks.base import Message
 _FIXED_PART: Final = 0.35
 
 
-class Case(Message):
+class EdgeFeatures(Message):
     """Facts about an edge that are known before it is adapted.
 
     Attributes:
@@ -64,7 +64,7 @@ class EdgeRecord(Message):
         outputs: Output -> the same by a metric of its own.
     """
 
-    case: Case
+    case: EdgeFeatures
     source_steps: int
     source: float
     lost: float

@@ -18,11 +18,11 @@ from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
 from mistify_server.worker.adaptation.branches import adapt_branches
+from mistify_server.worker.adaptation.converted_costs import CostReader, cost_reader
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
 from mistify_server.worker.adaptation.latency import LatencyMeter, latency_meter
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.source import expanded
-from mistify_server.worker.adaptation.stored import CostReader, cost_reader
 from mistify_server.worker.adaptation.unchanged import UnchangedSources
 from mistify_server.worker.adaptation.widening import for_widened, is_widened
 from mistify_server.worker.checkpoints import Checkpoints

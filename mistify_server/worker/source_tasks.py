@@ -54,7 +54,7 @@ class SourceTuner:
         """Return the tuned source, which teaches all goals, and the root, from which they are adapted."""
         source = self._cache.source(task.recipe.model)
         if source.network is None:
-            return self._unchanged.make_root(task, source)
+            return self._unchanged.store_as_root(task, source)
         return self._tune(task, source.network)
 
     def _tune(self, task: SourceTask, network: keras.Model) -> SourceResult:

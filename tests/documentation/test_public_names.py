@@ -19,7 +19,7 @@ PUBLIC = (
     "executors.contract.assignment",
     "executors.contract.executor",
     "executors.contract.params",
-    "executors.contract.parts",
+    "executors.contract.package_parts",
     "executors.contract.preparation",
     "executors.contract.profile",
     "executors.outputs.plugged_in",

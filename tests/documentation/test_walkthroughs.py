@@ -15,7 +15,7 @@ from executors.contract.registry import algorithm
 from executors.outputs.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.data.metric import Metric
 from mistify.config.reading import parse_batch
-from mistify.package.options import OptionKind
+from mistify.package.option_kinds import OptionKind
 from mistify_client.assembly.engine import Engine
 from mistify_client.monitor.policies.base import Situation, make_policy
 from mistify_client.monitor.sensing.sensors import SensorReading

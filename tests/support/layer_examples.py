@@ -8,7 +8,7 @@ import numpy as np
 from keras import layers, ops
 
 from executors.structure.keras_internals import LayerScale, StochasticDepth, core, math, nn, numpy
-from executors.structure.served import SERVED
+from executors.structure.litert_operations import SERVED
 from tests.executors.structure.networks import randomised
 
 #: What a layer makes of the features that it reads.

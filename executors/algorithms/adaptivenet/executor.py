@@ -5,14 +5,14 @@ from dataclasses import replace
 import keras
 
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
-from executors.algorithms.adaptivenet.parts import no_parts, supernet_parts
+from executors.algorithms.adaptivenet.parts import parts_without_blocks, supernet_parts
 from executors.algorithms.adaptivenet.selection import Subnets
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.algorithms.adaptivenet.training import SupernetTraining
 from executors.algorithms.baselines.uniform import UniformExecutor
 from executors.contract.assignment import Assignment
+from executors.contract.package_parts import PackageParts
 from executors.contract.params import Params
-from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.pruning.state import PruningState
 from executors.structure import Structure, analyse
@@ -51,7 +51,7 @@ class AdaptiveNetExecutor(UniformExecutor):
         if not self._params.blocks:
             return PackageParts()
         if not prepared:
-            return no_parts(self._params.largest)
+            return parts_without_blocks(self._params.largest)
         return supernet_parts(Supernet.loaded(prepared, source, self._params.largest), network)
 
     def init(self, assignment: Assignment) -> None:

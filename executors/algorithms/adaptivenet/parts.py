@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import keras
 
-from executors.algorithms.adaptivenet.space import Place
+from executors.algorithms.adaptivenet.space import VariantSpan
 from executors.algorithms.adaptivenet.supernet import TrainedSupernet
-from executors.contract.parts import PackageParts
+from executors.contract.package_parts import PackageParts
 from executors.structure import analyse, fold_batch_norm, model_of
 from executors.structure.blocks import Block
 from executors.structure.graph import Graph
@@ -26,7 +26,7 @@ def supernet_parts(trained: TrainedSupernet, network: keras.Model) -> PackagePar
     )
 
 
-def no_parts(largest: float) -> PackageParts:
+def parts_without_blocks(largest: float) -> PackageParts:
     """Return that a package has no blocks, and why.
 
     Args:
@@ -54,7 +54,7 @@ def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
     return blocks
 
 
-def _named(graph: Graph, place: Place, names: Mapping[int, str]) -> keras.Model:
+def _named(graph: Graph, place: VariantSpan, names: Mapping[int, str]) -> keras.Model:
     """Return the model of a variant whose input and output are called as those positions are."""
     inputs = graph.inputs if place.start == 0 else dict.fromkeys(graph.inputs, names[place.start])
     nodes = tuple(

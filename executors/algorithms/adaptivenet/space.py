@@ -18,7 +18,7 @@ _MOST: Final = 600
 
 
 @dataclass(frozen=True)
-class Place:
+class VariantSpan:
     """Where a variant stands.
 
     Attributes:
@@ -46,7 +46,7 @@ class SupernetSpace:
         blocks: Number of blocks of the original network.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[VariantSpan, ...]
     blocks: int
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
-from executors.algorithms.adaptivenet.space import Place, Subnet, SupernetSpace
+from executors.algorithms.adaptivenet.space import Subnet, SupernetSpace, VariantSpan
 from executors.algorithms.adaptivenet.variants import Kind, UnfitVariantError, kinds
 from executors.data import Array, Dataset
 from executors.inspection.limits import GIB
@@ -101,10 +101,10 @@ class Supernet:
         parts = [segment.graph for segment in segments(source, params.largest)]
         structures = [analyse(model_of(replace(graph, name="block")), source.rules) for graph in parts]
         features = _features(structures, train.sample(_examples_kept(parts, _EXAMPLES)))
-        places = [Place(f"block-{number:02d}", number, 1) for number in range(len(parts))]
+        places = [VariantSpan(f"block-{number:02d}", number, 1) for number in range(len(parts))]
         graphs, unfit = [], []
         for kind, start in _spans(kinds(params), structures):
-            place = Place(f"block-{start:02d}-{kind.name}", start, kind.span)
+            place = VariantSpan(f"block-{start:02d}-{kind.name}", start, kind.span)
             try:
                 made = kind.variant(structures[start : place.end], features[start])
             except UnfitVariantError as error:
@@ -243,7 +243,7 @@ class Supernet:
             model = keras.models.model_from_json(str(arrays["model"]))
             for number, weight in enumerate(model.weights):
                 weight.assign(arrays[f"weight-{number}"])
-        space = SupernetSpace(tuple(Place(**place) for place in about["places"]), about["blocks"])
+        space = SupernetSpace(tuple(VariantSpan(**place) for place in about["places"]), about["blocks"])
         return TrainedSupernet(cls(source, largest, space, model, about["unfit"]), about["losses"])
 
     def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:
@@ -302,7 +302,7 @@ def _position(number: int) -> str:
     return f"{_POSITION}{number:02d}"
 
 
-def _variant(graph: Graph, place: Place) -> Graph:
+def _variant(graph: Graph, place: VariantSpan) -> Graph:
     """Return the graph of a variant with names of its own, and layers of its own that can be trained."""
     (tensor,) = graph.inputs
     return replace(graph.renamed(f"{place.name}-"), inputs={tensor: _position(place.start)})

@@ -17,7 +17,7 @@ from executors.structure.keras_internals import core as _core
 from executors.structure.keras_internals import math as _math
 from executors.structure.keras_internals import nn as _nn
 from executors.structure.keras_internals import numpy as _numpy
-from executors.structure.served import SERVED
+from executors.structure.litert_operations import SERVED
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers

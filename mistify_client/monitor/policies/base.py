@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from mistify.errors import Problem, invalid_config
-from mistify.package.options import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.validation import Settings, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 from mistify.wording import listed

@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
-from mistify.package.options import OptionKind
+from mistify.package.option_kinds import OptionKind
 from mistify.parsing.quantities import format_time
 from mistify.parsing.validation import Settings
 from mistify_client.monitor.durations import Seconds

@@ -13,7 +13,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.opened import Package
-from mistify.package.options import OptionKind
+from mistify.package.option_kinds import OptionKind
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.examples import checked_inputs, read_npz
 from mistify_client.runtime.inputs import Array, bind

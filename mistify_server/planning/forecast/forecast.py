@@ -23,7 +23,7 @@ from mistify.jobs.plan import (
     PlannedPreparation,
 )
 from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
-from mistify_server.planning.forecast.choice import Chooser, Edge, longest_paths
+from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of

@@ -24,7 +24,7 @@ from mistify_server.planning.forecast.kernel import (
     variance,
     weighted_halvings,
 )
-from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.edges import EdgeFeatures, EdgeRecord
 
 #: A source is undertrained if a smaller network is better by more than this share: more than seeds differ by.
 _UNDERTRAINED: Final = 4 * NOISE
@@ -84,7 +84,7 @@ class ForecastHistory:
         ]
         return ForecastHistory(own, self._profiles)
 
-    def lost(self, cases: Sequence[Case]) -> list[Estimate]:
+    def lost(self, cases: Sequence[EdgeFeatures]) -> list[Estimate]:
         """Predict the losses of edges, as shares of the source's figure.
 
         The deviation is that of the process, scaled by the real errors when each record is predicted by the
@@ -95,7 +95,7 @@ class ForecastHistory:
             estimates += self._predict(cases[start : start + _CHUNK])
         return estimates
 
-    def _predict(self, cases: Sequence[Case]) -> Iterator[Estimate]:
+    def _predict(self, cases: Sequence[EdgeFeatures]) -> Iterator[Estimate]:
         edges = self._features(cases)
         mean, variances = edges.mean, variance(edges) + noise(edges)
         if self._records:
@@ -153,7 +153,7 @@ class ForecastHistory:
     def _count(self, subject: str) -> int:
         return sum(record.case.subject == subject for record in self._records)
 
-    def _features(self, cases: Sequence[Case]) -> Features:
+    def _features(self, cases: Sequence[EdgeFeatures]) -> Features:
         weighted = np.array([weighted_halvings(case.halvings, case.learned) for case in cases])
         known = {name: profile.loss_per_halving for name, profile in self._profiles.items()}
         rates = [known.get(case.algorithm, USUAL_RATE) for case in cases]
@@ -171,7 +171,7 @@ class ForecastHistory:
         """Return the group of a subject: its own if it is undertrained, otherwise the group of all others."""
         return self._code((), subject if subject in self._undertrained else "")
 
-    def _codes_of(self, names: tuple[str, ...], cases: Sequence[Case]) -> list[int]:
+    def _codes_of(self, names: tuple[str, ...], cases: Sequence[EdgeFeatures]) -> list[int]:
         values = zip(*([getattr(case, name) for case in cases] for name in names), strict=True)
         return [self._code(names, *of_case) for of_case in values]
 

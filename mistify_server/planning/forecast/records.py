@@ -8,7 +8,7 @@ import numpy as np
 
 from mistify.costs.budget import FLOPS, Costs
 from mistify_server.planning.forecast.scaling import CostScaling, distance
-from mistify_server.store.edges import Case, EdgeRecord, OutputRecord
+from mistify_server.store.edges import EdgeFeatures, EdgeRecord, OutputRecord
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import NetworkFeatures
 from mistify_server.tasks.results import AdaptResult, SourceResult
@@ -38,7 +38,7 @@ def record_of(
     features, whole = plan.estimates.features, root.source_costs[FLOPS]
     parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
-        case=Case(
+        case=EdgeFeatures(
             subject=subject_of(features, plan.recipe.data),
             kind=features.kind,
             algorithm=node.algorithm,

@@ -19,6 +19,7 @@ from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
+from mistify_server.worker.adaptation.converted_costs import CostReader, tightened
 from mistify_server.worker.adaptation.latency import (
     LatencyMeter,
     LatencyReading,
@@ -29,7 +30,6 @@ from mistify_server.worker.adaptation.latency import (
     limits_latency,
 )
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
-from mistify_server.worker.adaptation.stored import CostReader, tightened
 from mistify_server.worker.adaptation.tuning import LOOK_EXAMPLES, TuningReport, tune
 from mistify_server.worker.adaptation.widening import is_widened
 

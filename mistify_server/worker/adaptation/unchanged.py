@@ -37,7 +37,7 @@ class UnchangedSources:
         self._labeller = labeller
         self._converted = lru_cache(maxsize=2)(self._convert)
 
-    def make_root(self, task: SourceTask, source: SourceModel) -> SourceResult:
+    def store_as_root(self, task: SourceTask, source: SourceModel) -> SourceResult:
         """Keep a source as the root of a goal tree."""
         recipe = task.recipe
         artifact = self._checkpoints.save_source(source)

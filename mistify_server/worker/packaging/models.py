@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from executors.compression import compressed, quantization_aware
-from executors.contract.parts import PackageParts
+from executors.contract.package_parts import PackageParts
 from executors.data import Array, Dataset, HeldOut
 from executors.outputs.objectives import OutputObjective, empty_classes, named, objectives_of
 from executors.structure.exporting import folded

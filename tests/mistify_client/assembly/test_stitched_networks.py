@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mistify.costs.quantization import Quantization
+from mistify_client.assembly.background_stitcher import BackgroundStitcher
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.assembly.stitched_networks import STITCHED
-from mistify_client.assembly.stitching_process import StitchingProcess
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.chains import load_chain, store_in
 from tests.mistify_client.pools import FAST, make_block_package
@@ -116,7 +116,7 @@ def test_a_network_that_is_damaged_while_it_is_made_again_is_made_anyway(package
     (path,) = files_of(package)
     content = path.read_bytes()
     path.write_bytes(b"")
-    assert StitchingProcess().stitch(package, networks_of(package), ORIGINAL) is None
+    assert BackgroundStitcher().stitch(package, networks_of(package), ORIGINAL) is None
     assert path.read_bytes() == content
 
 
@@ -182,7 +182,7 @@ def test_processes_with_one_state_directory_do_not_hurt_each_other(package):
     problems = []
 
     def stitch(names):
-        problems.append(StitchingProcess().stitch(package, networks_of(package), names))
+        problems.append(BackgroundStitcher().stitch(package, networks_of(package), names))
 
     threads = [threading.Thread(target=stitch, args=[names]) for names in (ORIGINAL, FAST, THIRD) * 2]
     for thread in threads:

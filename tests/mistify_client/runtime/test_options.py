@@ -8,7 +8,7 @@ from mistify.config.data.metric import Metric
 from mistify.errors import MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
-from mistify.package.options import OptionKind
+from mistify.package.option_kinds import OptionKind
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.monitor.sensing.costs import expected_on

@@ -256,7 +256,7 @@ def name_options(connection: Connection) -> None:
     _change_json(connection, "fleet", "status", change_status)
 
 
-def name_profiles(connection: Connection) -> None:
+def rename_profile_fields(connection: Connection) -> None:
     """Rename what plans say of algorithms and of their network.
 
     What a halving costs stands by itself, and not as the gain over a rate that was nowhere in the plan.
@@ -307,7 +307,7 @@ STEPS: tuple[Step, ...] = (
     add_source_output_scores,  # to 22
     embed_recipes,  # to 23
     name_options,  # to 24
-    name_profiles,  # to 25
+    rename_profile_fields,  # to 25
     embed_package_specs,  # to 26
 )
 

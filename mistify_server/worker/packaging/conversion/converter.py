@@ -14,7 +14,6 @@ from executors.structure.exporting import NamedFunction, folded
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
-from mistify_server.worker.packaging.conversion.lacking import lacking_operators
 from mistify_server.worker.packaging.conversion.representative import (
     Examples,
     Rows,
@@ -22,6 +21,7 @@ from mistify_server.worker.packaging.conversion.representative import (
     one_by_one,
     typed,
 )
+from mistify_server.worker.packaging.conversion.unsupported_operations import lacking_operators
 from mistify_server.worker.packaging.rewriting.saved_models import rewritten
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 

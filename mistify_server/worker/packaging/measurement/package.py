@@ -18,9 +18,9 @@ from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.measurement.causes import cause_of_loss, largest_scale
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES, compare
-from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
+from mistify_server.worker.packaging.measurement.file_costs import stored_costs
 from mistify_server.worker.packaging.measurement.isolated import latency_of
-from mistify_server.worker.packaging.measurement.stored import stored_costs
+from mistify_server.worker.packaging.measurement.remarks import Served, compression_losses, drawbacks
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.memory import memory_bytes

@@ -11,8 +11,8 @@ from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.selection import Scorer, Subnets, corrected
 from executors.algorithms.adaptivenet.supernet import Supernet
+from executors.contract.package_parts import PackageParts
 from executors.contract.params import parse_params
-from executors.contract.parts import PackageParts
 from executors.contract.preparation import PreparationProgress
 from executors.structure import analyse, copied, freeze, model_of
 from executors.training.evaluation import Evaluation

@@ -3,15 +3,15 @@
 import numpy as np
 
 from executors.algorithms.adaptivenet.sampling import PathSampler
-from executors.algorithms.adaptivenet.space import Place, SupernetSpace
+from executors.algorithms.adaptivenet.space import SupernetSpace, VariantSpan
 
 #: Six blocks; each but the first and the last may be replaced by a half, and two in a row by one.
 BLOCKS = 6
 SPACE = SupernetSpace(
     (
-        *(Place(f"block-{n}", n, 1) for n in range(BLOCKS)),
-        *(Place(f"half-{n}", n, 1) for n in range(1, BLOCKS - 1)),
-        *(Place(f"one-{n}", n, 2) for n in range(1, BLOCKS - 2)),
+        *(VariantSpan(f"block-{n}", n, 1) for n in range(BLOCKS)),
+        *(VariantSpan(f"half-{n}", n, 1) for n in range(1, BLOCKS - 1)),
+        *(VariantSpan(f"one-{n}", n, 2) for n in range(1, BLOCKS - 2)),
     ),
     BLOCKS,
 )

@@ -5,15 +5,15 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from executors.algorithms.adaptivenet.space import Place, SupernetSpace
+from executors.algorithms.adaptivenet.space import SupernetSpace, VariantSpan
 
 LIMITED = "flops", "params"
 
 
 def space_of(blocks, extra):
-    originals = (Place(f"block-{n}", n, 1) for n in range(blocks))
+    originals = (VariantSpan(f"block-{n}", n, 1) for n in range(blocks))
     return SupernetSpace(
-        (*originals, *(Place(f"{s}+{span}-{n}", s, span) for n, (s, span) in enumerate(extra))), blocks
+        (*originals, *(VariantSpan(f"{s}+{span}-{n}", s, span) for n, (s, span) in enumerate(extra))), blocks
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.options import OptionKind
+from mistify.package.option_kinds import OptionKind
 from mistify.plugins import plug_ins
 from mistify_client.assembly.engine import Engine
 from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_policy

@@ -1,7 +1,7 @@
 """Edges that were seen, and algorithms that may be chosen."""
 
 from executors.contract.profile import AlgorithmProfile
-from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.edges import EdgeFeatures, EdgeRecord
 from mistify_server.tasks.estimates import NetworkFeatures
 
 FEATURES = NetworkFeatures(model="m", kind="convolutional", blocks=2)
@@ -20,8 +20,8 @@ PROFILES = {
 
 def case(
     halvings: float = 1.0, *, subject: str = "own", algorithm: str = "morphnet", steps: int = 700
-) -> Case:
-    return Case(
+) -> EdgeFeatures:
+    return EdgeFeatures(
         subject=subject,
         kind="convolutional",
         algorithm=algorithm,
@@ -32,5 +32,5 @@ def case(
     )
 
 
-def seen(case: Case, lost: float, seconds: float = 10.0, source: float = 0.8) -> EdgeRecord:
+def seen(case: EdgeFeatures, lost: float, seconds: float = 10.0, source: float = 0.8) -> EdgeRecord:
     return EdgeRecord(case=case, source_steps=200, source=source, lost=lost, seconds=seconds)

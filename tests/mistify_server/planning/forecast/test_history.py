@@ -9,11 +9,11 @@ from mistify.config.data.metric import Metric
 from mistify.jobs.plan import Estimate
 from mistify_server.planning.forecast import kernel
 from mistify_server.planning.forecast.history import ForecastHistory
-from mistify_server.store.edges import Case, EdgeRecord, OutputRecord
+from mistify_server.store.edges import EdgeFeatures, EdgeRecord, OutputRecord
 from tests.mistify_server.planning.forecast.histories import PROFILES, case, seen
 
 
-def lost(known: ForecastHistory, requested: Case) -> Estimate:
+def lost(known: ForecastHistory, requested: EdgeFeatures) -> Estimate:
     (estimate,) = known.lost([requested])
     return estimate
 
@@ -89,7 +89,7 @@ def test_it_is_a_gaussian_process() -> None:
     usual = ForecastHistory([], PROFILES)
     targets = np.array([estimate.mean for estimate in usual.lost(known)]) + rng.normal(0, 0.005, 8)
 
-    def figures(of: list[Case]) -> Any:
+    def figures(of: list[EdgeFeatures]) -> Any:
         return usual._features(of)
 
     class Ours(Kernel):  # type: ignore[misc]

@@ -31,7 +31,7 @@ from mistify_server.store.changes import (
     Submission,
 )
 from mistify_server.store.directory import Store, open_store, serving
-from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.edges import EdgeFeatures, EdgeRecord
 from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.recipe import Recipe
@@ -110,7 +110,9 @@ def test_a_job_comes_back_as_it_was_kept(store: Store) -> None:
 
 
 def record(subject: str, kind: str, lost: float) -> EdgeRecord:
-    case = Case(subject=subject, kind=kind, algorithm="m", halvings=1.0, distance=1.0, share=1.0, steps=100)
+    case = EdgeFeatures(
+        subject=subject, kind=kind, algorithm="m", halvings=1.0, distance=1.0, share=1.0, steps=100
+    )
     return EdgeRecord(case=case, source_steps=200, source=0.9, lost=lost, seconds=2.0)
 
 

@@ -11,7 +11,7 @@ from keras import layers, ops
 from executors.structure.keras_internals import numpy
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.conversion.lacking import lacking_operators
+from mistify_server.worker.packaging.conversion.unsupported_operations import lacking_operators
 from mistify_server.worker.packaging.tflite.layer_names import layer_at
 from mistify_server.worker.packaging.tflite.runner import Runner
 

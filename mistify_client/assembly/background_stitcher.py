@@ -12,7 +12,7 @@ from typing import Final
 _PROGRAM: Final = "mistify_client.assembly.stitching"
 
 
-class StitchingProcess:
+class BackgroundStitcher:
     """Stitches one subnet after the other, each in a process of its own.
 
     In a thread of the app, stitching would hold up inferences.

@@ -19,8 +19,8 @@ from executors.inspection import inspect_source
 from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.sources.graph.checks import is_message, remove_checks
-from executors.sources.graph.source import SIGNATURE, FrozenGraph
+from executors.sources.frozen_graph.checks import is_message, remove_checks
+from executors.sources.frozen_graph.source import SIGNATURE, FrozenGraph
 from executors.sources.resource_limits import limited_resources
 
 #: Memory to load a graph: so many times its files.

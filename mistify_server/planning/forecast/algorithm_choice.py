@@ -10,7 +10,7 @@ from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import Estimate
 from mistify.wording import counted
 from mistify_server.planning.forecast.history import ForecastHistory
-from mistify_server.store.edges import Case
+from mistify_server.store.edges import EdgeFeatures
 from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.estimates import NetworkFeatures
 
@@ -170,9 +170,9 @@ class Chooser:
         """Return the steps in which an algorithm prepares for one edge or more."""
         return self._profiles[algorithm].preparation_steps(max(edge.halvings for edge in edges))
 
-    def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> Case:
+    def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> EdgeFeatures:
         """Return an edge as an algorithm would adapt it."""
-        return Case(
+        return EdgeFeatures(
             subject=self._subject,
             kind=self._features.kind,
             algorithm=algorithm,

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from executors.inspection import SourceKind, inspect_source
-from executors.sources.graph.loading import load_graph
-from executors.sources.graph.source import FrozenGraph
+from executors.sources.frozen_graph.loading import load_graph
+from executors.sources.frozen_graph.source import FrozenGraph
 from executors.sources.keras.loading import load_keras
 from executors.sources.loading import read_source
 from executors.structure.signature import Activation

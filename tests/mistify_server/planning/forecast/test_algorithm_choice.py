@@ -9,7 +9,7 @@ import pytest
 from executors.contract.algorithm import built_in
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import Estimate
-from mistify_server.planning.forecast.choice import Choice, Chooser, Edge, longest_paths
+from mistify_server.planning.forecast.algorithm_choice import Choice, Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import NodePlan

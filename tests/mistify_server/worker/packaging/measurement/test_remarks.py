@@ -9,7 +9,7 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement import gain
-from mistify_server.worker.packaging.measurement.gain import Served, drawbacks, float_operators
+from mistify_server.worker.packaging.measurement.remarks import Served, drawbacks, float_operators
 from tests.mistify_server.worker.packaging.networks import images, network
 
 FLOAT32 = Served(b"", 0.2, 0.80)

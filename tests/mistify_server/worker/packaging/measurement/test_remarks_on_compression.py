@@ -15,7 +15,7 @@ from mistify.config.data.metric import Metric
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify_server.worker.packaging.measurement.gain import compression_losses
+from mistify_server.worker.packaging.measurement.remarks import compression_losses
 from tests.mistify_server.worker.packaging.networks import network, package_task, packaged
 from tests.mistify_server.worker.packaging.networks import training_setup as training_setup_of
 

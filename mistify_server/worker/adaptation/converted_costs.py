@@ -11,7 +11,7 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Budget, Costs
 from mistify_server.worker.adaptation.latency import few_examples
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.measurement.stored import is_stored, stored_costs
+from mistify_server.worker.packaging.measurement.file_costs import is_stored, stored_costs
 from mistify_server.worker.resource_errors import suppress_conversion_errors
 
 #: Reads the memory and the size of a network's package off its file, by axis.
