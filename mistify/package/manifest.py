@@ -1,6 +1,7 @@
 """The manifest of a package: `manifest.json` next to the network (paper 4.3, 7)."""
 
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -62,6 +63,7 @@ _SINCE_FORMAT_3: Final = ("labels", "preparation")
 Figure = Annotated[float, Field(ge=0)]
 
 
+@cache
 def _number_type(name: str) -> str:
     with suppress(TypeError, ValueError):
         if np.dtype(name).name == name and np.dtype(name).kind in "biufc":

@@ -191,7 +191,9 @@ class Foreground:
         if before is not None and (before.generation, before.stamp) == present:
             return before
         # Its stamp was taken before: a manifest that is replaced meanwhile is read again.
-        (manifest, options), generation = read_consistently(self._package, self._switchboard, self._read)
+        (manifest, options), generation = read_consistently(
+            self._package, self._state, self._switchboard, self._read
+        )
         # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
         comparable = before is not None and before.options.measured_by == options.measured_by
         ratio = before.model.ratio if before is not None and comparable else 1.0

@@ -343,7 +343,7 @@ def _opened_now(
     def opened(version: Package, generation: int) -> _Opened:
         return _opened(version, state, threads, switchboard.option_in(generation))
 
-    return read_consistently(package, switchboard, opened, shipped)
+    return read_consistently(package, state, switchboard, opened, shipped)
 
 
 def _opened(package: Package, state: Path, threads: int | None, option: int) -> _Opened:

@@ -77,7 +77,11 @@ def open_current(package: Path, shipped: Package | None = None) -> Package:
     Raises:
         MistifyError: As for `Package.open`.
     """
-    directory = _target(package, _CURRENT, shipped) or package
+    return _open_current(package, state_directory(package), shipped)
+
+
+def _open_current(package: Path, state: Path, shipped: Package | None) -> Package:
+    directory = _target_in(state, _CURRENT, package, shipped) or package
     return shipped if shipped is not None and directory == package else Package.open(directory)
 
 
@@ -180,6 +184,7 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
 
 def read_consistently(
     package: Path,
+    state: Path,
     switchboard: Switchboard,
     read: Callable[[Package, int], _Read],
     shipped: Package | None = None,
@@ -190,6 +195,7 @@ def read_consistently(
 
     Args:
         package: The directory of the package that was shipped.
+        state: Its state directory.
         read: Called with the current version and its generation; called again if another version or pool
             became current meanwhile.
         shipped: The package that was shipped, if it has been opened.
@@ -199,9 +205,9 @@ def read_consistently(
     """
     while True:
         generation = switchboard.generation
-        result = read(open_current(package, shipped), generation)
+        result = read(_open_current(package, state, shipped), generation)
         if result.pool is not None and switchboard.is_before(result.pool.generation):
-            _announce_pool(state_directory(package), result.pool, switchboard)
+            _announce_pool(state, result.pool, switchboard)
         if switchboard.generation == generation:
             return result, generation
         shipped = None  # another package may have taken its place
@@ -264,7 +270,7 @@ def announce(package: Path) -> None:
         Switchboard.open(state).bump()
 
 
-def _target(package: Path, link: str, shipped: Package | None = None) -> Path | None:
+def _target(package: Path, link: str) -> Path | None:
     """Return the version that a link names; None where there is none, or it belongs to another package.
 
     Anything else in the place of a link or a version does not count; errors name it where it has to be
@@ -272,11 +278,20 @@ def _target(package: Path, link: str, shipped: Package | None = None) -> Path | 
 
     Args:
         package: The directory of the package that was shipped.
+    """
+    return _target_in(state_directory(package), link, package)
+
+
+def _target_in(state: Path, link: str, package: Path, shipped: Package | None = None) -> Path | None:
+    """Return the version that a link of a state directory names, as `_target` otherwise.
+
+    Args:
+        package: The directory of the package that was shipped.
         shipped: The package that was shipped, if it has been opened.
     """
-    state = state_directory(package)
     with suppress(FileNotFoundError, NotADirectoryError):
-        directory = state / _VERSIONS / Path(_link_content(state / link)).name
+        content = _link_content(state / link)
+        directory = state / _VERSIONS / Path(content).name
         base = _base(package) if shipped is None else shipped.digest[:_BASE_DIGITS]
         if directory.name.startswith(base) and directory.is_dir():
             return directory
