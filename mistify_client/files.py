@@ -45,7 +45,7 @@ def output_directory(path: Path, option: str = "--out") -> None:
         option: The option that names the directory, or a file in it.
 
     Raises:
-        MistifyError: INVALID_CONFIG if there is no such directory and none can be created.
+        MistifyError: INVALID_CONFIG if the directory cannot be created or written to.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ class Dataset:
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
             (-1 where a position is to be ignored), figures float32.
         classes: Names of classes, where they have names.
-        left_out: Files that are not read: "12 .heic in cat"; empty if there are none.
+        left_out: Summary of the skipped files, such as "12 .heic in cat"; empty if there are none.
         rows: Indices of the examples among those that were read [examples]; None where all of them are here.
     """
 

@@ -187,7 +187,7 @@ _BUILT_IN: Final[Mapping[str, Axis]] = {
 
 @dataclass(frozen=True)
 class AxisRegistry:
-    """The axes that are known here.
+    """The built-in axes, and those of plug-ins that could be loaded.
 
     Attributes:
         axes: By key.

@@ -38,7 +38,7 @@ _REMEMBERED: Final = 1_000
 
 
 class AxisConditions(NamedTuple):
-    """The conditions that the name of an axis gives.
+    """The conditions encoded in an axis name.
 
     Attributes:
         hardware: None where the axis does not depend on it.

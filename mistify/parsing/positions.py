@@ -20,7 +20,7 @@ _LAST: Final = re.compile(r'(\[(\d+|"(\\.|[^"\\])*+")\]|\.?[^.\[\]"]+)\Z')
 
 
 def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
-    """Return the number of the line, from 1, on which each place of a JSON text begins.
+    """Return the line number (from 1) at which each JSON path begins.
 
     Args:
         text: JSON with comments, perhaps with mistakes.

@@ -72,15 +72,15 @@ class StitchedNetworks:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         with locked(self.directory):
-            if self._has(blocks):
+            if self._has_after_cleaning(blocks):
                 return
             content = stitch()
             self._remove_all_but(_MOST - 1)
             name = f"{_key(blocks)}-{hashlib.sha256(content).hexdigest()}.tflite"
             write_bytes(self.directory / name, content, durable=True)
 
-    def _has(self, blocks: Sequence[BlockVariant]) -> bool:
-        """Check whether there is an undamaged network; remove a damaged one."""
+    def _has_after_cleaning(self, blocks: Sequence[BlockVariant]) -> bool:
+        """Return whether these blocks have an undamaged network, deleting damaged ones."""
         while (network := self.find(blocks)) is not None:
             with BlockFiles(self.directory) as files:
                 if files.has(network):

@@ -37,7 +37,7 @@ class PrivacyLedger:
 
     Attributes:
         path: The ledger file. If it is deleted, the device no longer knows what was spent.
-        budget: The most epsilon of all releases together; it cannot be changed later.
+        budget: The largest total epsilon over all releases; it cannot be changed later.
     """
 
     path: Path

@@ -38,7 +38,7 @@ class Network:
         """Open a network.
 
         Args:
-            content: Content of the network's file, for any batch.
+            content: Bytes of the `.tflite`, which accepts any batch size.
             threads: Number of threads of LiteRT.
 
         Raises:

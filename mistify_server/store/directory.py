@@ -133,7 +133,7 @@ def _holder(handle: int) -> str:
 
 
 def _close_to_others(directory: Path) -> None:
-    """Close files to other users that earlier versions had left open to them."""
+    """Revoke other users' access to files that earlier versions created."""
     for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS, UPLOADS)):
         if path.exists():
             path.chmod(path.stat().st_mode & _PRIVATE)

@@ -12,7 +12,7 @@ RESOURCE_ERRORS: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError
 
 @contextmanager
 def suppress_conversion_errors() -> Iterator[None]:
-    """Suppress the errors of a converter for a model that it cannot convert, which may be of any kind.
+    """Suppress any exception that the converter raises for a model; resource errors still propagate.
 
     Raises:
         MemoryError: There is too little memory, as far as Python knows.

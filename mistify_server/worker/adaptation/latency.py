@@ -117,7 +117,7 @@ class LatencyReading:
         predicted_ms: Prediction of the profile calibrated with the source.
         measured_ms: Measured in LiteRT on this machine.
         costs: Costs of the network by the profiles at that time.
-        by_operators: Whether the profile was measured operator by operator, with as many threads.
+        by_operators: Whether the profile was measured operator by operator, with the same number of threads.
     """
 
     predicted_ms: float
