@@ -15,7 +15,7 @@ from tests.support.paths import REPOSITORY
 LIST: Final = REPOSITORY / "tests" / "slow.txt"
 
 #: Seconds from which a test is left to `make test-slow`.
-LONG: Final = 2.0
+LONG: Final = 1.3
 
 #: Tests of whole ways through the system, which are worth their time at every change.
 ESSENTIAL: Final = (

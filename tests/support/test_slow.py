@@ -22,9 +22,9 @@ def test_every_test_that_is_named_exists(tests):
 
 def test_a_test_takes_what_its_fixtures_and_itself_take():
     durations = """
-1.50s setup    tests/a/test_b.py::test_c[two words]
+0.80s setup    tests/a/test_b.py::test_c[two words]
 0.60s call     tests/a/test_b.py::test_c[two words]
-1.90s call     tests/a/test_b.py::test_d
+1.20s call     tests/a/test_b.py::test_d
 """.splitlines()
     assert too_long(durations) == {"a/test_b.py::test_c[two words]"}
     assert too_long([f"9.00s call     tests/{ESSENTIAL[0]}"]) == set()

@@ -8,7 +8,7 @@ from mistify.config.data.metric import Metric
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.measurement import gain
+from mistify_server.worker.packaging.measurement import remarks
 from mistify_server.worker.packaging.measurement.remarks import Served, drawbacks, float_operators
 from tests.mistify_server.worker.packaging.networks import images, network
 
@@ -75,7 +75,7 @@ def test_the_overhead_is_measured_with_the_threads_of_the_package(networks, monk
         used.append((threads, batch))
         return SimpleNamespace(median_ms=0.1)
 
-    monkeypatch.setattr(gain, "latency_of", measured)
+    monkeypatch.setattr(remarks, "latency_of", measured)
     served = Served(networks[Quantization.INT8], 0.25, 0.80)
     drawbacks(Quantization.INT8, served, FLOAT32, Metric.ACCURACY, threads=4)
     assert used == [(4, 1), (4, 2)]
