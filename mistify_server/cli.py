@@ -171,7 +171,7 @@ def remove(
     """
     with _reported_errors():
         freed = remove_jobs(store.resolve(), job or ())
-    typer.echo(f"{format_bytes(freed, 3)} are free")
+    typer.echo(f"freed {format_bytes(freed, 3)}")
 
 
 @contextmanager

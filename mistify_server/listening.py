@@ -113,7 +113,7 @@ def _host_and_port(listen: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > _LAST_PORT:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f'got the address "{listen}"; expected HOST:PORT; write for example {DEFAULT_LISTEN}',
+            f'got the address "{listen}"; expected HOST:PORT; for example {DEFAULT_LISTEN}',
         )
     return host, int(port)
 

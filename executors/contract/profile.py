@@ -21,7 +21,7 @@ USUAL_RATE: Final = 0.03
 
 
 class AlgorithmProfile(BaseModel):
-    """What a planner has to know of an algorithm with certain settings, for one source.
+    """The figures by which planners judge an algorithm with certain settings, for one source.
 
     A worker makes it when it inspects the source; plans keep it. Figures hold until a store knows better
     (`benchmarks/RESULTS.md`); times are in training steps of the source.

@@ -64,7 +64,7 @@ def _by_output(raw: object) -> object:
     if isinstance(raw, Mapping) and raw:
         return raw
     if isinstance(raw, Mapping):
-        raise InvalidValue(raw, "a figure for at least one output", 'write for example {"price": 0.05}')
+        raise InvalidValue(raw, "a figure for at least one output", 'for example {"price": 0.05}')
     return {OVERALL: parse_figure(raw)}
 
 

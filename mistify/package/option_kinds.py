@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class OptionKind(StrEnum):
-    """What an option is made of: a branch of the package's network, or a subnet of its blocks."""
+    """The form of an option: a branch of the package's network, or a subnet of its blocks."""
 
     BRANCH = "branch"
     SUBNET = "subnet"

@@ -155,7 +155,7 @@ def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
     if field is None:
         return expected, fix
     if field.examples:
-        fix = f"write for example {json.dumps(field.examples[0])}"
+        fix = f"for example {json.dumps(field.examples[0])}"
     elif field.description:
         fix = message
     return field.description or expected, fix

@@ -98,7 +98,7 @@ class PagedNetwork:
 
     @property
     def is_whole(self) -> bool:
-        """Whether one network runs, rather than several blocks, one after the other."""
+        """True if one network runs, rather than several blocks, one after the other."""
         return len(self._chain.blocks) == 1
 
     def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], ChosenBlocks]:

@@ -106,7 +106,7 @@ def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None)
     """Remove a job that has ended, with its packages, and all files that no other job needs."""
     with reported_errors(), _client(server, token_file) as client:
         freed = client.remove(job)
-    typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
+    typer.echo(f"removed {job}, freed {format_bytes(freed, 3)}")
 
 
 def _client(server: str, token_file: Path | None) -> PortingClient:

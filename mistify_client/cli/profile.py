@@ -160,7 +160,7 @@ def _read(path: Path) -> DeviceTable:
 def _numbers(text: str) -> list[int]:
     numbers = [number.strip() for number in text.split(",")]
     if not all(number.isdecimal() and 0 < int(number) <= 1024 for number in numbers):
-        problem = Problem("--threads", f'"{text}"', "numbers of threads", 'write for example "1,2"')
+        problem = Problem("--threads", f'"{text}"', "numbers of threads", 'for example "1,2"')
         raise invalid_config([problem], "the command line")
     return [int(number) for number in numbers]
 

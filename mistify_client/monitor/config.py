@@ -25,7 +25,7 @@ from mistify_client.porting.goal import only_goal
 def _check_address(address: str) -> str:
     if is_address(address):
         return address
-    raise InvalidValue(address, "HOST:PORT", 'write for example "127.0.0.1:7465"')
+    raise InvalidValue(address, "HOST:PORT", 'for example "127.0.0.1:7465"')
 
 
 Address = Annotated[str, AfterValidator(_check_address)]

@@ -220,7 +220,7 @@ def _place_of(decision: Decision, options: PackageOptions) -> int:
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
     """Return the inferences of all processes since the option was chosen, in order of time.
 
-    Only those count that ran as the version was measured: with as many threads.
+    Only those count that ran as the version was measured: with the same number of threads.
 
     A process may still run the previous package. It then has another generation, or, if the package was
     overwritten in its directory, possibly another number of options.

@@ -164,7 +164,7 @@ def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
             some = f"{unmet:,} of {len(goals):,} goals" if len(goals) != 1 else "The goal"
             return f"{some} {'is' if unmet == 1 else 'are'} not met.", EXIT_UNMET
         case _ if predicted:
-            by = "as predicted" if predicted == len(goals) else f"{predicted:,} of them as predicted"
-            return f"{all_are} met, {by}, not as measured.", 0
+            by = "by prediction" if predicted == len(goals) else f"{predicted:,} of them by prediction"
+            return f"{all_are} met, {by} rather than measurement.", 0
         case _:
             return f"{all_are} met.", 0

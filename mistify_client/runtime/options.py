@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OptionCosts:
-    """What one inference of an option takes, at batch size 1.
+    """The costs of one inference of an option at batch size 1.
 
     Attributes:
         latency_ms: The median in milliseconds on an otherwise idle device.

@@ -66,7 +66,7 @@ class PagedSubnets:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the subnet that runs is one network by now, rather than several blocks."""
+        """True if the subnet that runs is one network by now, rather than several blocks."""
         return self._network.is_whole
 
     def running(self, wanted: int) -> int:

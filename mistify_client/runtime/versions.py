@@ -45,7 +45,7 @@ _BASE_DIGITS: Final = 16
 
 
 class HasPool(Protocol):
-    """What was read of a package, the pool of its subnets among it."""
+    """A reading of a package that includes the pool of its subnets, if it has one."""
 
     @property
     def pool(self) -> SubnetPool | None:

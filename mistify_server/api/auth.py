@@ -36,5 +36,5 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-a
 async def _refuse(_requests: Any, _context: Any) -> None:
     raise MistifyError(
         ErrorCode.UNAUTHENTICATED,
-        "the call has no token, or a wrong one; send the one of the server's --token-file",
+        "the call has no token or the wrong one; send the token from the server's --token-file",
     )

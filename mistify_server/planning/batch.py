@@ -69,7 +69,7 @@ class ResolvedBatch:
 
     @property
     def limits_host(self) -> bool:
-        """Whether a goal limits the latency on this machine, which then has to be profiled."""
+        """True if a goal limits the latency on this machine, which then has to be profiled."""
         axes = set().union(*(config.limits() for config in self.batch.configs))
         return any(conditions_of(axis)[0] == HOST.name for axis in axes)
 

@@ -254,7 +254,7 @@ def _reason(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
         for precision, share in sorted(shares.items(), key=lambda item: -item[1])
         if precision is not chosen
     )
-    return f"{_as_text(chosen)}, which allows {shares[chosen]:.0%} of the source ({rest})"
+    return f"{_as_text(chosen)}, at which {shares[chosen]:.0%} of the source fits the limits ({rest})"
 
 
 def _as_text(precision: Quantization) -> str:

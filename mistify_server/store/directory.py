@@ -120,7 +120,7 @@ def serving(directory: Path) -> Iterator[None]:
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):
             files.clear_incoming()
-        _close_to_others(directory)
+        _restrict_permissions(directory)
         migrate(directory / _DATABASE)
         make_shrinkable(directory / _DATABASE)
         yield
@@ -132,7 +132,7 @@ def _holder(handle: int) -> str:
     return os.pread(handle, 32, 0).decode(errors="replace") or "unknown"
 
 
-def _close_to_others(directory: Path) -> None:
+def _restrict_permissions(directory: Path) -> None:
     """Revoke other users' access to files that earlier versions created."""
     for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS, UPLOADS)):
         if path.exists():

@@ -38,5 +38,5 @@ def _settings(text: str) -> dict[str, object]:
         raise invalid_config([error.problem], "the settings") from error
     if isinstance(value, dict) and not problems:
         return value
-    expected = Problem("the settings", shown(value), "an object", 'write for example {"time_hours": 1}')
+    expected = Problem("the settings", shown(value), "an object", 'for example {"time_hours": 1}')
     raise invalid_config(problems or [expected], "the settings")

@@ -166,8 +166,8 @@ def _equal(value: str, expected: str) -> bool:
 def _unknown() -> MistifyError:
     return MistifyError(
         ErrorCode.UNAUTHENTICATED,
-        "the request has no token, or a wrong one; send `Authorization: Bearer TOKEN` with that of the "
-        "server's --token-file",
+        "the request has no token or the wrong one; send `Authorization: Bearer TOKEN` with the token from "
+        "the server's --token-file",
     )
 
 

@@ -166,7 +166,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
     ),
     "no dataset": (
         config(dataset=None),
-        ExpectedProblem("[0].dataset", "nothing", 'an object with "train" and "test"', "write for example"),
+        ExpectedProblem("[0].dataset", "nothing", 'an object with "train" and "test"', "for example"),
     ),
     "unknown algorithm": (
         config(algorithm={"name": "morfnet"}),

@@ -64,7 +64,7 @@ def _root(path: Path) -> dict[str, Any]:
         path,
         f"a SavedModel that is neither a functional nor a sequential model, which {NOT_ADAPTABLE}",
         "a functional or sequential model",
-        "build it of Keras's own layers",
+        "build it from Keras's own layers",
     )
 
 

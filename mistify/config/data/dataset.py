@@ -40,7 +40,7 @@ def _validation(raw: object) -> float | str:
     raise InvalidValue(
         raw,
         f"a share of the training data above 0 and up to {_MOST_HELD_OUT}, or the name of a file",
-        "write for example 0.1",
+        "for example 0.1",
     )
 
 
@@ -50,7 +50,7 @@ def _output_metric(raw: object) -> Metric:
         metric = Metric(str(raw))
         if isinstance(raw, str) and not metric.of_all_outputs:
             return metric
-    raise InvalidValue(raw, f"one of {', '.join(names)}", f'write for example "{names[0]}"')
+    raise InvalidValue(raw, f"one of {', '.join(names)}", f'for example "{names[0]}"')
 
 
 _IN_CODE: Final = FileField(FileForm.CODE)
@@ -85,7 +85,7 @@ class TextSettings(Settings):
             raise InvalidValue(
                 self.model_dump(exclude_none=True),
                 'either "vocabulary" or "hashing"',
-                'write for example {"hashing": 20000}',
+                'for example {"hashing": 20000}',
             )
         return self
 

@@ -17,7 +17,7 @@ File = Annotated[str, StringConstraints(min_length=1, max_length=1024), FileFiel
 
 Colour: TypeAlias = Literal["rgb", "bgr", "grey"]
 _CHANNELS: Final[Mapping[Colour, int]] = {"rgb": 3, "bgr": 3, "grey": 1}
-_EXAMPLE_OF_LABELS: Final = 'write for example ["cat", "dog"]'
+_EXAMPLE_OF_LABELS: Final = 'for example ["cat", "dog"]'
 
 
 def _names(raw: object) -> object:
@@ -64,7 +64,7 @@ class InputScaling(Settings):
             raise InvalidValue(
                 self.model_dump(include={"factor", "offset", "mean", "std"}, exclude_defaults=True),
                 '"factor" and "offset", or "mean" and "std" of one length',
-                'write for example {"factor": 0.003921569}',
+                'for example {"factor": 0.003921569}',
             )
         return self
 
@@ -175,7 +175,7 @@ class Preparation(Settings):
             raise InvalidValue(
                 self.model_dump(exclude_defaults=True),
                 'either "image" or "tokens"',
-                'write for example {"image": {}}',
+                'for example {"image": {}}',
             )
         return self
 

@@ -57,7 +57,7 @@ class BranchesConfig(Settings):
             raise InvalidValue(
                 f"from {self.from_:g}x to {self.to:g}x",
                 "two different multiples with the goal, 1x, at or between them",
-                'write for example "from": "1/3x", "to": "3x"',
+                'for example "from": "1/3x", "to": "3x"',
             )
         return self
 

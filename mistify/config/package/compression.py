@@ -39,7 +39,7 @@ class CompressionConfig(Settings):
             raise InvalidValue(
                 self.model_dump(exclude_none=True),
                 'either "sparsity" or "clusters"',
-                'write for example {"sparsity": 0.5}',
+                'for example {"sparsity": 0.5}',
             )
         return self
 

@@ -121,7 +121,7 @@ def parse_changes(assignments: Sequence[str]) -> dict[str, str | None]:
         MistifyError: INVALID_CONFIG with every problem of the texts.
     """
     problems = [
-        Problem("target", repr(text), "NAME=VALUE", "write for example latency=20ms")
+        Problem("target", repr(text), "NAME=VALUE", "for example latency=20ms")
         for text in assignments
         if "=" not in text
     ]

@@ -86,7 +86,7 @@ class _Comparison:
 
     @property
     def sharing_wins(self) -> bool:
-        """Whether the networks that share their training are better on average, or as good and faster.
+        """True if the networks that share their training are better on average, or as good and faster.
 
         Where they are a little worse, they have to be much faster.
         """

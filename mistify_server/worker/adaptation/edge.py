@@ -73,7 +73,7 @@ def run_edge(
     Limits on this machine's latency are met when LiteRT takes no longer, according to `measure`, and those on
     memory and size when the converted network takes no more, according to `read`. A target is met when the
     network reaches it with 90 % confidence on the validation data: goals are judged by other data. A network
-    above the source is tuned until it gains nothing more on them.
+    above the source is tuned until accuracy stops improving on them.
 
     Raises:
         FloatingPointError: Training diverged.

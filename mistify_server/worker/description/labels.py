@@ -57,7 +57,7 @@ def _output(key: str, counts: Counts) -> str:
     if not with_classes:
         raise InvalidValue("names of classes", "none, because no output predicts classes", "remove them")
     if key == OVERALL and len(with_classes) > 1:
-        example = f'write for example {{"{with_classes[0]}": [...]}}'
+        example = f'for example {{"{with_classes[0]}": [...]}}'
         raise InvalidValue("one list", f"names by output, of {', '.join(with_classes)}", example)
     if key != OVERALL and key not in with_classes:
         raise InvalidValue(key, *unknown_name(key, with_classes))

@@ -148,7 +148,7 @@ def test_threads_are_a_number(threads):
 
     assert (problem.place, problem.value) == ("[0].threads", json.dumps(threads))
     assert problem.expected == "a number of threads from 1 to 1024"
-    assert problem.fix == "write for example 4"
+    assert problem.fix == "for example 4"
 
 
 def test_where_an_axis_stands_in_the_config():

@@ -46,7 +46,7 @@ def test_places_are_prefixed():
 def test_the_field_says_what_is_expected():
     wrong, missing = problems({"inner": {"rate": "fast"}, "several": [{}]})
 
-    assert (wrong.value, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "write for example 0.1")
+    assert (wrong.value, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "for example 0.1")
     assert (missing.place, missing.value) == ("several[0].rate", "nothing")
     assert missing.expected == "a rate above 0"
 

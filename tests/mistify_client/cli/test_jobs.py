@@ -142,7 +142,7 @@ def test_fetch_of_nothing_says_so_and_leaves_nothing(mistify, service, tmp_path)
 
 def test_remove(mistify, service):
     result = mistify("remove", "job-1", "--server", service.address)
-    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2MB are free\n")
+    assert (result.exit_code, result.stdout) == (0, "removed job-1, freed 2MB\n")
 
 
 def test_cancel(mistify, service):

@@ -73,10 +73,10 @@ def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_pat
     )
     there = replace(half, spec=replace(half.spec, budget={"latency_ms@pi": 1.0}), id="there")
     for goals, verdict in (
-        ((half, there), "All 2 goals are met, 1 of them as predicted, not as measured."),
+        ((half, there), "All 2 goals are met, 1 of them by prediction rather than measurement."),
         ((half,), "The goal is met."),
-        ((there,), "The goal is met, as predicted, not as measured."),
-        ((there, there), "All 2 goals are met, as predicted, not as measured."),
+        ((there,), "The goal is met, by prediction rather than measurement."),
+        ((there, there), "All 2 goals are met, by prediction rather than measurement."),
     ):
         console = Console(width=100, file=io.StringIO())
         job = replace(service.fake.job, goals=goals)

@@ -34,7 +34,7 @@ HALF = PlannedEdge(
     targets=(),
     steps=700,
     seconds=40.0,
-    precisions={"half-int8": "int8, which allows 79% of the source (float32 25%)"},
+    precisions={"half-int8": "int8, at which 79% of the source fits the limits (float32 25%)"},
 )
 TENTH = PlannedEdge(
     goals=("tenth",),
@@ -77,7 +77,7 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
         "└── half and half-int8: accuracy 75.0% (70.0% to 78.0%), multiply-adds 50%, parameters 60%, "
         "700 steps, 40 s",
         "    morphnet: chamnet takes [longer]",
-        "    half-int8: int8, which allows 79% of the source (float32 25%)",
+        "    half-int8: int8, at which 79% of the source fits the limits (float32 25%)",
         "    └── tenth: accuracy unknown, multiply-adds 10%, parameters 20%, 3,000 steps, 7 min",
         "        chamnet: morphnet loses more",
         "        accuracy 90.0% is likely to be missed",

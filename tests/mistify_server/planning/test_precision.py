@@ -155,11 +155,11 @@ def test_a_precision_that_is_asked_for_stays() -> None:
 def test_the_choice_is_explained() -> None:
     assert chosen(config(memory="0.2x")) == (
         "int8",
-        "int8, which allows 80% of the source (dynamic 40%, float16 33%, float32 20%)",
+        "int8, at which 80% of the source fits the limits (dynamic 40%, float16 33%, float32 20%)",
     )
     assert chosen(config(FLOP="0.25x")) == (
         "none",
-        "float32, which allows 25% of the source (float16 25%, dynamic 25%, int8 25%)",
+        "float32, at which 25% of the source fits the limits (float16 25%, dynamic 25%, int8 25%)",
     )
 
 
@@ -217,7 +217,7 @@ async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., An
         job = await caller.submit([{**make_config("a", memory=2_400), "quantization": "auto", **more}])
         assert job.goals[0].spec.quantization.precision is Quantization.INT8
         assert dict(job.goals[0].spec.budget) == {"memory_bytes@int8": 2_400}
-        assert job.goals[0].precision_choice.startswith("int8, which allows 96%")
+        assert job.goals[0].precision_choice.startswith("int8, at which 96%")
         return (await caller.finished(job.id)).goals[0]
 
     return ported
@@ -326,7 +326,7 @@ async def test_a_plan_says_which_precision_is_chosen_and_why(
     (batch,) = (await caller.plan(configs)).batches
     precisions = [dict(edge.precisions) for edge in batch.edges]
     assert precisions == [
-        {"left": "int8, which allows 60% of the source (dynamic 30%, float16 17%, "
+        {"left": "int8, at which 60% of the source fits the limits (dynamic 30%, float16 17%, "
          "float32 15%)"},
         {},
     ]  # fmt: skip

@@ -32,7 +32,7 @@ _OWN_FIXES: Final = {
 }
 
 
-class _Lacking(NamedTuple):
+class _UnsupportedOperation(NamedTuple):
     """A part that needs an operation that LiteRT lacks, and the way to do without it."""
 
     value: str
@@ -47,25 +47,29 @@ def lacking_operators(message: str, model: keras.Model | None) -> MistifyError:
         model: The model whose layers are named; None for a graph without any.
     """
     layers = {} if model is None else _kinds(model)
-    found = [_found(operation, place, layers) for operation, place in _OPERATION.findall(message)]
+    found = [
+        _unsupported_operation(operation, place, layers) for operation, place in _OPERATION.findall(message)
+    ]
     if not found:
         listed = _LISTED.search(message)
         first_line = message.strip().splitlines()[0][:200]
-        found = [_Lacking(f"the operations {listed[1]}" if listed else first_line)]
+        found = [_UnsupportedOperation(f"the operations {listed[1]}" if listed else first_line)]
     problems = [Problem("model", value, _EXPECTED, fix) for value, fix in dict.fromkeys(found)]
     return MistifyError(ErrorCode.INVALID_MODEL, "LiteRT cannot run the model", problems)
 
 
-def _found(operation: str, place: str, layers: Mapping[str, str]) -> _Lacking:
+def _unsupported_operation(operation: str, place: str, layers: Mapping[str, str]) -> _UnsupportedOperation:
     # An operation of Keras, which is no layer, gives its parts no names; it may be called as they are.
     layer = layer_at(place, layers) or next(
         (name for name, kind in layers.items() if kind == operation), None
     )
     if layer is not None:
         kind = layers[layer]
-        return _Lacking(f"layer {layer!r}, a {kind}", _OWN_FIXES.get(kind, _FIX))
+        return _UnsupportedOperation(f"layer {layer!r}, a {kind}", _OWN_FIXES.get(kind, _FIX))
     named = "/".join(part for part in place.split("/") if part not in _CALLS)
-    return _Lacking(f"the operation {operation}" + (f" of {named!r}" if named != operation else ""))
+    return _UnsupportedOperation(
+        f"the operation {operation}" + (f" of {named!r}" if named != operation else "")
+    )
 
 
 def _kinds(model: keras.Model) -> dict[str, str]:
