@@ -9,7 +9,7 @@ _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 def available_bytes() -> int:
     """Return how many bytes can be allocated without swapping."""
-    import psutil  # noqa: PLC0415 - of which loading a package needs nothing
+    import psutil  # noqa: PLC0415 - slow to import, and only subnets need it
 
     return int(psutil.virtual_memory().available)
 

@@ -14,7 +14,6 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.monitor.config import MonitorConfig, load_config
 from mistify_client.monitor.daemon import Monitor, run, signal_waiter
-from mistify_client.monitor.sensing.sensors import PSUTIL_MISSING
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import (
@@ -53,7 +52,6 @@ def monitor(
             journal = Journal(state.log)
             watched = Monitor(package, settings, journal)
             journal.note("started", f"monitoring {package}")
-            journal.problem("sensors", PSUTIL_MISSING)
             if once:
                 watched.step()
                 watched.close()

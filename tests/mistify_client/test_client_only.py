@@ -61,8 +61,9 @@ def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str
 
 
 def test_weights_of_builtin_models_are_installed(environment):
-    (installed,) = environment.parent.glob("lib/*/site-packages/executors/sources/digits-resnet.weights.h5")
-    assert installed.read_bytes() == (REPOSITORY / "executors/sources" / installed.name).read_bytes()
+    weights = "executors/sources/keras/digits-resnet.weights.h5"
+    (installed,) = environment.parent.glob(f"lib/*/site-packages/{weights}")
+    assert installed.read_bytes() == (REPOSITORY / weights).read_bytes()
 
 
 def test_has_no_tensorflow(environment):
@@ -76,6 +77,14 @@ def test_loads_a_package_and_infers(environment, package, expected, tmp_path):
     np.save(tmp_path / "x.npy", expected["image"])
     run(environment / "python", "-c", INFER, package, tmp_path / "x.npy", tmp_path / "y.npy")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected["scores"], atol=1e-6)
+
+
+def test_knows_how_much_memory_there_is_for_stitched_subnets(environment):
+    run(
+        environment / "python",
+        "-c",
+        "from mistify_client.assembly.memory import available_bytes; assert available_bytes() > 0",
+    )
 
 
 def test_runs_a_package_from_the_command_line(environment, package, expected, tmp_path):

@@ -1,24 +1,12 @@
 """Sensors for the resources of a device: processor, memory, temperature, battery (paper 6)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, TypeAlias
 
+import psutil
+
 __all__ = ["SensorReading"]
-
-#: Part of the optional group `monitor`. None if it is not installed: then nothing is known of the device.
-psutil: Any = None
-with suppress(ImportError):
-    psutil = import_module("psutil")
-
-#: The reason why nothing is known of the device; None if psutil is installed.
-PSUTIL_MISSING = (
-    "psutil is not installed, so nothing is known about the device; pip install 'mistify-porting[monitor]'"
-    if psutil is None
-    else None
-)
 
 
 @dataclass(frozen=True)
@@ -58,8 +46,6 @@ class DeviceSensor:
 
     def __call__(self) -> SensorReading:
         """Return the present resources of the device."""
-        if psutil is None:
-            return SensorReading()
         battery = _read_or_none(_battery)
         return SensorReading(
             cpu_available=self._cpu_available(),

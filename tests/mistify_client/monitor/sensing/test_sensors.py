@@ -1,12 +1,11 @@
 import dataclasses
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
-psutil = pytest.importorskip("psutil")
-
-from mistify_client.monitor.sensing import sensors  # noqa: E402
-from mistify_client.monitor.sensing.sensors import DeviceSensor, SensorReading  # noqa: E402
+from mistify_client.monitor.sensing import sensors
+from mistify_client.monitor.sensing.sensors import DeviceSensor
 
 
 def test_reads_this_device():
@@ -61,8 +60,3 @@ def test_of_several_temperatures_the_highest_counts(monkeypatch):
     temperatures = {"cpu": [SimpleNamespace(current=41.0), SimpleNamespace(current=67.5)], "disk": []}
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: temperatures, raising=False)
     assert DeviceSensor()().temperature == 67.5
-
-
-def test_without_psutil_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(sensors, "psutil", None)
-    assert DeviceSensor()() == SensorReading()
