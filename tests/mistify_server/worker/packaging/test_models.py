@@ -155,7 +155,7 @@ def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkey
         return latency_of(network, threads, **options)
 
     monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.latency_of", measured)
-    made = packaged(model, package_task(quantization=FLOAT16.settings.quantization, threads=2), setup)
+    made = packaged(model, package_task(quantization=FLOAT16.spec.quantization, threads=2), setup)
     assert made.manifest.latency.threads == 2
     assert used == [2, 2]
     assert made.manifest.measured.keys() == {
