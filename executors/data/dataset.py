@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,13 @@ import numpy.typing as npt
 from executors.data.errors import invalid
 from executors.data.storage import Array, gathered, stacked
 from mistify.errors import Problem
+from mistify.scenarios.classes import class_numbers
+from mistify.scenarios.space import TaskSpace
+from mistify.scenarios.task import Task
 from mistify.wording import listed
+
+#: An answer that nobody knows.
+UNANSWERED: Final = -1
 
 #: Names of classes in the order of their numbers, by output.
 ClassNames = Mapping[str, tuple[str, ...]]
@@ -28,6 +34,10 @@ class Dataset:
         classes: Names of classes, where they have names.
         left_out: Summary of the skipped files, such as "12 .heic in cat"; empty if there are none.
         rows: Indices of the examples among those that were read [examples]; None where all of them are here.
+        answers: Answers to the tasks of `space`, in its order: 1 for yes, 0 for no, -1 where nobody knows
+            [examples, tasks]; None where each example has its targets alone. The targets are then answers
+            to one task each.
+        space: The tasks that the data answer; None where there are no answers.
     """
 
     inputs: Mapping[str, Array]
@@ -35,6 +45,8 @@ class Dataset:
     classes: ClassNames = field(default_factory=dict)
     left_out: str = ""
     rows: npt.NDArray[np.int64] | None = None
+    answers: npt.NDArray[np.int8] | None = None
+    space: TaskSpace | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -46,6 +58,40 @@ class Dataset:
             inputs={name: gathered(array, indices) for name, array in self.inputs.items()},
             targets={name: gathered(array, indices) for name, array in self.targets.items()},
             rows=self.row_numbers[indices],
+            answers=None if self.answers is None else self.answers[indices],
+        )
+
+    def of_task(self, task: Task) -> "Dataset":
+        """Return the examples with an answer to a task, which becomes their target; possibly none."""
+        column = None if self.space is None else self.space.listed.get(task)
+        if column is None or self.answers is None:
+            return self.subset(np.empty(0, np.int64))
+        answers = self.answers[:, column].astype(np.int64)
+        answered = self.subset(np.flatnonzero(answers != UNANSWERED))
+        answers = answers[answers != UNANSWERED]
+        targets = {name: answers.reshape(target.shape) for name, target in answered.targets.items()}
+        return replace(answered, targets=targets)
+
+    def of_classes(self, classes: Sequence[str]) -> "Dataset":
+        """Return the examples of some classes of the only output, which are numbered anew, in the old order.
+
+        Of classes by position, the positions with other classes are ignored.
+
+        Args:
+            classes: Names of classes, or their numbers.
+
+        Raises:
+            InvalidValue: There is no such class.
+        """
+        ((output, target),) = self.targets.items()
+        names = self.classes.get(output, ())
+        kept = class_numbers(classes, names, len(names) or int(target.max()) + 1)
+        renumbered = _renumbered(target, kept)
+        rows = np.flatnonzero((renumbered >= 0).reshape(len(target), -1).any(axis=1))
+        return replace(
+            self.subset(rows),
+            targets={output: renumbered[rows]},
+            classes={output: tuple(names[number] for number in kept)} if names else {},
         )
 
     @property
@@ -95,7 +141,23 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
         inputs={name: stacked(array, second.inputs[name]) for name, array in first.inputs.items()},
         targets={name: stacked(array, second.targets[name]) for name, array in first.targets.items()},
         rows=np.concatenate([first.row_numbers, second.row_numbers]),
+        answers=None if first.answers is None else np.concatenate([first.answers, _answers(first, second)]),
     )
+
+
+def _answers(first: Dataset, second: Dataset) -> npt.NDArray[np.int8]:
+    """Return the answers of data that follow others, all unknown where they have none."""
+    if second.answers is not None:
+        return second.answers
+    count = 0 if first.answers is None else first.answers.shape[1]
+    return np.full((len(second), count), UNANSWERED, np.int8)
+
+
+def _renumbered(target: Array, kept: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return classes by their places among those that are kept; -1 for all others, and for ignored ones."""
+    places = np.full(max(int(target.max()), *kept) + 2, -1, np.int64)
+    places[list(kept)] = np.arange(len(kept))  # the last place, -1, is that of what is ignored
+    return places[np.maximum(target, -1)]
 
 
 class HeldOut(NamedTuple):

@@ -1,0 +1,35 @@
+"""The classes of a task that asks for some of a classifier's classes."""
+
+from collections.abc import Sequence
+
+from mistify.parsing.validation import InvalidValue, unknown_name
+
+
+def class_numbers(classes: Sequence[str], names: Sequence[str], count: int) -> tuple[int, ...]:
+    """Return the numbers of some classes in ascending order.
+
+    Args:
+        classes: Each is a name, or the number of a class where no class has this name.
+        names: Names of the classes by number; empty where they have none.
+        count: The number of classes.
+
+    Raises:
+        InvalidValue: The first class that does not exist, or that is named twice.
+    """
+    numbers: list[int] = []
+    for each in classes:
+        number = _number(each, names, count)
+        if number in numbers:
+            raise InvalidValue(each, "each class once", "leave it out")
+        numbers.append(number)
+    return tuple(sorted(numbers))
+
+
+def _number(each: str, names: Sequence[str], count: int) -> int:
+    if each in names:
+        return names.index(each)
+    if each.isdecimal() and int(each) < count:
+        return int(each)
+    if names:
+        raise InvalidValue(each, *unknown_name(each, names))
+    raise InvalidValue(each, f"the number of a class from 0 to {count - 1}", "correct it")

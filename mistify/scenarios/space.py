@@ -1,0 +1,239 @@
+"""The space of tasks that a network can be asked for, as `tasks.json` describes it (NN-Factory, 3.3).
+
+    {"properties": {"how many": ["has", "exactly:2"], "which": ["1", "2", "3", "4"]},
+     "names": {"odd": ["1", "3"]},
+     "tasks": {"two-odd": ["exactly:2", "odd"], "has-4": ["has", "4"]}}
+
+A task names values of every axis. It may name several of an axis for which a name stands for several.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+
+from mistify.errors import Problem, invalid_config
+from mistify.parsing.jsonc import JsonError, read_json
+from mistify.parsing.validation import (
+    InvalidValue,
+    Keys,
+    Settings,
+    json_path,
+    problems_of,
+    shown,
+    together,
+    unknown_name,
+)
+from mistify.scenarios.task import Task
+
+#: Separates properties in a text; so no property contains it.
+_SEPARATOR: Final = ","
+
+#: The name in errors of a text whose file is not known.
+_TASKS: Final = "tasks.json"
+
+
+def _word(raw: object) -> object:
+    """Return a property as written, a number as its digits."""
+    return str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
+
+
+Word = Annotated[
+    str,
+    BeforeValidator(_word),
+    StringConstraints(min_length=1, max_length=64, strip_whitespace=True, pattern=r"^[^,\n]*$"),
+]
+Words = Annotated[
+    tuple[Word, ...], Field(min_length=1, description="a list of words without commas", examples=[["a", "b"]])
+]
+
+
+class TaskSpace(Settings):
+    """The tasks that data answer, and all others that their properties can form.
+
+    Attributes:
+        axes: Axis -> its values; written as "properties".
+        names: Name -> the values of one axis that it stands for.
+        tasks: Task -> its properties, in the order of the columns of the data.
+    """
+
+    axes: dict[Word, Words] = Field(alias="properties", min_length=1)
+    names: dict[Word, Words] = Field(default_factory=dict)
+    tasks: dict[Word, Words] = Field(min_length=1)
+
+    @classmethod
+    def read(cls, source: Path | str, name: str = _TASKS) -> "TaskSpace":
+        """Read a space from a file, or from its text.
+
+        Args:
+            source: A path, or the JSON text itself.
+            name: The name of a text in errors; a file has its own.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem, by its place in the file.
+            OSError: The file cannot be read.
+        """
+        if isinstance(source, Path):
+            return cls.read(source.read_text("utf-8", errors="replace"), source.name)
+        try:
+            value, problems = read_json(source)
+        except JsonError as error:
+            raise invalid_config([error.problem], name) from error
+        if not problems:
+            try:
+                return cls.model_validate(value)
+            except ValidationError as error:
+                problems = problems_of(error, cls, value=value)
+        raise invalid_config(problems, name)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TaskSpace":
+        mistakes = [*self._repeated_values(), *self._unusable_names()]
+        if not mistakes:
+            mistakes = [
+                (("tasks", name, *keys), mistake)
+                for name, properties in self.tasks.items()
+                for keys, mistake in self._mistakes(properties)
+            ]
+        if not mistakes:
+            mistakes = list(self._repeated_tasks())
+        if mistakes:
+            raise together(type(self).__name__, mistakes)
+        return self
+
+    @property
+    def size(self) -> int:
+        """The number of values of all axes, which is the length of an encoded task."""
+        return len(self._positions)
+
+    @cached_property
+    def listed(self) -> Mapping[Task, int]:
+        """The tasks that the space lists, in order, each with the index of its column in the data."""
+        return {self._task(properties): column for column, properties in enumerate(self.tasks.values())}
+
+    def parse(self, task: Sequence[str] | str, place: str = "task") -> Task:
+        """Return the task that a user has written.
+
+        Args:
+            task: Properties, or a text: the name of a listed task, or properties separated by commas.
+            place: JSON path of the task in errors.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem: its place, the value, and what was expected.
+        """
+        properties = self._properties(task)
+        if isinstance(task, str) and len(properties) == 1 and properties[0] not in self._known:
+            known = {*self.tasks, *self._known}
+            raise invalid_config([Problem(place, shown(task), *unknown_name(task, known))])
+        if problems := [each.problem(json_path(keys, place)) for keys, each in self._mistakes(properties)]:
+            raise invalid_config(problems)
+        return self._task(properties)
+
+    def encode(self, task: Task) -> npt.NDArray[np.float32]:
+        """Return a task as 0 or 1 for each value of each axis, names as the values they stand for [size]."""
+        encoded = np.zeros(self.size, np.float32)
+        encoded[[self._positions[value] for values in task.values.values() for value in values]] = 1
+        return encoded
+
+    def is_trained(self, task: Task) -> bool:
+        """Check whether the space lists a task, perhaps under another name."""
+        return task in self.listed
+
+    def nearest(self, task: Task, count: int = 3) -> tuple[Task, ...]:
+        """Return the listed tasks that share most values with a task (Jaccard index), the nearest first."""
+        wanted = self.encode(task)
+
+        def overlap(listed: Task) -> float:
+            other = self.encode(listed)
+            return float(np.minimum(wanted, other).sum() / np.maximum(wanted, other).sum())
+
+        return tuple(sorted(self.listed, key=overlap, reverse=True)[:count])
+
+    @cached_property
+    def _known(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        """The properties that a task may name: values and names, each with its axis and values."""
+        values = {value: (axis, (value,)) for axis, values in self.axes.items() for value in values}
+        return values | {name: (values[several[0]][0], several) for name, several in self.names.items()}
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        """The index of each value in an encoded task."""
+        values = [value for values in self.axes.values() for value in values]
+        return {value: index for index, value in enumerate(values)}
+
+    def _properties(self, task: Sequence[str] | str) -> tuple[str, ...]:
+        if not isinstance(task, str):
+            return tuple(str(each).strip() for each in task)
+        return self.tasks.get(task.strip()) or tuple(each.strip() for each in task.split(_SEPARATOR))
+
+    def _task(self, properties: Sequence[str]) -> Task:
+        """Return the task with these properties, which are known."""
+        values = {axis: frozenset[str]() for axis in self.axes}
+        for each in properties:
+            axis, several = self._known[each]
+            values[axis] |= frozenset(several)
+        return Task(tuple(self._canonical(values)), values)
+
+    def _canonical(self, values: Mapping[str, frozenset[str]]) -> Iterator[str]:
+        by_values = {frozenset(several): name for name, several in reversed(self.names.items())}
+        for axis, chosen in values.items():
+            if len(chosen) > 1 and chosen in by_values:
+                yield by_values[chosen]
+            else:
+                yield from (value for value in self.axes[axis] if value in chosen)
+
+    def _takes_several(self, axis: str) -> bool:
+        return any(len(several) > 1 and self._known[name][0] == axis for name, several in self.names.items())
+
+    def _mistakes(self, properties: Sequence[str]) -> Iterator[tuple[Keys, InvalidValue]]:
+        """Yield the mistakes in the properties of a task, each with its place."""
+        of_axis: dict[str, list[str]] = {axis: [] for axis in self.axes}
+        unknown = False
+        for index, each in enumerate(properties):
+            if each in self._known:
+                of_axis[self._known[each][0]].append(each)
+            else:
+                unknown = True
+                yield (index,), InvalidValue(each, *unknown_name(each, self._known))
+        for axis, named in of_axis.items():
+            if len(named) > 1 and not self._takes_several(axis):
+                expected = f'one value of "{axis}": {" or ".join(self.axes[axis])}'
+                yield (), InvalidValue(named, expected, "leave the others out")
+            if not named and not unknown:
+                values = [*self.axes[axis], *(name for name in self.names if self._known[name][0] == axis)]
+                expected = f'a value of "{axis}" as well: {", ".join(values)}'
+                yield (), InvalidValue([*properties], expected, f'add one, for example "{values[0]}"')
+
+    def _repeated_values(self) -> Iterator[tuple[Keys, InvalidValue]]:
+        seen = set[str]()
+        for axis, values in self.axes.items():
+            for index, value in enumerate(values):
+                if value in seen:
+                    place = ("properties", axis, index)
+                    yield place, InvalidValue(value, "a value that no other property has", "rename one")
+                seen.add(value)
+
+    def _unusable_names(self) -> Iterator[tuple[Keys, InvalidValue]]:
+        """Yield names of unknown values, of values of several axes, and those that are values themselves."""
+        axis_of = {value: axis for axis, values in self.axes.items() for value in values}
+        for name, several in self.names.items():
+            if name in axis_of:
+                yield ("names", name), InvalidValue(name, "a name that is no value", "rename it")
+            unknown = [(index, value) for index, value in enumerate(several) if value not in axis_of]
+            for index, value in unknown:
+                yield ("names", name, index), InvalidValue(value, *unknown_name(value, axis_of))
+            if not unknown and len({axis_of[value] for value in several}) > 1:
+                mistake = InvalidValue(several, "values of one axis", "make a name for each axis")
+                yield ("names", name), mistake
+
+    def _repeated_tasks(self) -> Iterator[tuple[Keys, InvalidValue]]:
+        first: dict[Task, str] = {}
+        for name, properties in self.tasks.items():
+            other = first.setdefault(self._task(properties), name)
+            if other != name:
+                mistake = InvalidValue(properties, f'a task other than "{other}"', "leave one of them out")
+                yield ("tasks", name), mistake
