@@ -75,7 +75,8 @@ class Dataset:
     def of_classes(self, classes: Sequence[str]) -> "Dataset":
         """Return the examples of some classes of the only output, which are numbered anew, in the old order.
 
-        Of classes by position, the positions with other classes are ignored.
+        Classes without names are named by their old numbers. Of classes by position, the positions with other
+        classes are ignored.
 
         Args:
             classes: Names of classes, or their numbers.
@@ -91,7 +92,7 @@ class Dataset:
         return replace(
             self.subset(rows),
             targets={output: renumbered[rows]},
-            classes={output: tuple(names[number] for number in kept)} if names else {},
+            classes={output: tuple(names[number] if names else str(number) for number in kept)},
         )
 
     @property

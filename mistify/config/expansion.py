@@ -1,4 +1,4 @@
-"""Goals written in short: defaults for all of them, and lists of hardware and of limits.
+"""Goals written in short: defaults for all of them, and lists of hardware, of limits and of tasks.
 
     {"defaults": {"id": "{hardware}-{latency}", "model": "net.keras"},
      "goals": [{"hardware": ["jetson-nano", "pi-4"], "adaptation_goal": {"latency": ["30ms", "60ms"]}}]}
@@ -24,8 +24,12 @@ _GOALS: Final = "goals"
 _HARDWARE: Final = "hardware"
 _LIMITS: Final = "adaptation_goal"
 
+#: A list of tasks has a key of its own, as a task may be a list itself.
+_TASK: Final = "task"
+_TASKS: Final = "tasks"
+
 #: Objects that a goal takes as a whole from the defaults, or not at all.
-_WHOLE: Final = frozenset({_HARDWARE, "algorithm"})
+_WHOLE: Final = frozenset({_HARDWARE, "algorithm", _TASK})
 
 #: Written out of one file; more are a mistake, and would fill the memory.
 MOST_GOALS: Final = 100_000
@@ -115,8 +119,11 @@ def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
 def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[str, ...] = ()) -> Object:
     """Return a goal with the defaults of keys that it lacks; objects are merged key by key."""
     merged = dict(goal)
+    has_tasks = not keys and not goal.keys().isdisjoint((_TASK, _TASKS))
     for key, default in defaults.items():
         path = (*keys, key)
+        if has_tasks and key in (_TASK, _TASKS):
+            continue
         if key not in goal:
             merged[key] = default
             moved[f".{json_path(path)}"] = json_path((_DEFAULTS, *path))
@@ -134,6 +141,8 @@ def _lists(goal: object) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     if isinstance(goal, dict):
         if isinstance(goal.get(_HARDWARE), list):
             yield (_HARDWARE,), goal[_HARDWARE]
+        if isinstance(goal.get(_TASKS), list) and _TASK not in goal:
+            yield (_TASKS,), goal[_TASKS]
         limits = goal.get(_LIMITS)
         for key, limit in limits.items() if isinstance(limits, dict) else ():
             if isinstance(limit, list):
@@ -153,13 +162,20 @@ def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
         value, moved = entry.value, dict(entry.moved)
         for (keys, _), (index, single) in zip(lists, chosen, strict=True):
             value = _with(value, keys, single)
-            path = f".{json_path(keys)}"
-            moved[path] = f"{entry.place_of(path)}[{index}]"
-        numbers = {keys[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)}
+            moved[f".{json_path(_of_one(keys))}"] = f"{entry.place_of(f'.{json_path(keys)}')}[{index}]"
+        numbers = {_of_one(keys)[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)}
         yield Entry(_named(value, numbers, entry, problems), entry.place, moved)
 
 
+def _of_one(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys of one value of the list at some keys."""
+    return (_TASK,) if keys == (_TASKS,) else keys
+
+
 def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
+    """Return a goal with one value in place of the list at some keys."""
+    if keys == (_TASKS,):
+        return {key: each for key, each in goal.items() if key != _TASKS} | {_TASK: value}
     first, *rest = keys
     return {**goal, first: _with(goal[first], tuple(rest), value) if rest else value}
 
@@ -191,10 +207,12 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
 
 
 def _names(goal: Object) -> dict[str, str]:
-    """Return the values of an id's placeholders: the hardware's name, and the limits."""
-    hardware, limits = goal.get(_HARDWARE), goal.get(_LIMITS)
+    """Return the values of an id's placeholders: the hardware's name, the task, and the limits."""
+    hardware, limits, task = goal.get(_HARDWARE), goal.get(_LIMITS), goal.get(_TASK)
     named = hardware.get("name") if isinstance(hardware, dict) else hardware
-    values = {_HARDWARE: named, **(limits if isinstance(limits, dict) else {})}
+    words = task.get("classes") if isinstance(task, dict) else task
+    asked = "-".join(map(str, words)) if isinstance(words, list) else words
+    values = {_HARDWARE: named, _TASK: asked, **(limits if isinstance(limits, dict) else {})}
     return {
         name: _NOT_IN_IDS.sub("-", str(value)).strip("-")
         for name, value in values.items()

@@ -25,6 +25,7 @@ from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.axes import Axis, axis_registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
@@ -176,6 +177,8 @@ class PortingConfig(Settings):
             a model that the server knows.
         dataset: The data to train, choose and test with.
         algorithm: How networks are adapted; a name alone is enough.
+        task: The task of the network, where that is less than all that the data teach: properties, or some of
+            a classifier's classes.
         adaptation_goal: The demands on the network: limits on its costs, and an accuracy to reach.
         hardware: The device that a limit on latency refers to; without it, the server's machine. A name alone
             will do.
@@ -198,6 +201,11 @@ class PortingConfig(Settings):
         examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],
     )
     algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
+    task: TaskConfig | None = Field(
+        default=None,
+        description='a list of properties, the name of a task, or an object with "classes"',
+        examples=[{"classes": ["cat", "dog"]}],
+    )
     adaptation_goal: KnownGoal = Field(
         description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
     )
@@ -224,6 +232,8 @@ class PortingConfig(Settings):
             self._accuracy_is_measurable,
             self._compressed_to_the_end,
             self._trained_as_it_is_served,
+            self._data_answer_the_task,
+            self._serves_one_task,
         )
         if mistakes := list(filter(None, map(mistake_of, checks))):
             raise together(type(self).__name__, (((), mistake) for mistake in mistakes))
@@ -277,6 +287,36 @@ class PortingConfig(Settings):
                 {"tuning": self.tuning.trainable, **others},
                 "float32 without branches or compression where a package is to be trained on the device",
                 f'leave out "tuning", or {" and ".join(map(shown, others))}',
+            )
+
+    def _data_answer_the_task(self) -> None:
+        of_properties = self.task is not None and bool(self.task.properties)
+        if of_properties and self.dataset.tasks is None:
+            raise InvalidValue(
+                {"task": str(self.task)},
+                'data that answer tasks, whose properties are in a file named by "dataset.tasks"',
+                'add "tasks": "tasks.json" to "dataset", or leave "task" out',
+            )
+        if self.dataset.tasks is not None and not of_properties:
+            raise InvalidValue(
+                {"task": None if self.task is None else str(self.task), "dataset.tasks": self.dataset.tasks},
+                "a task with properties, as the data answer one task or another",
+                'add a task, for example "task": ["exactly:2", "odd"], or leave "tasks" out of "dataset"',
+            )
+
+    def _serves_one_task(self) -> None:
+        precision = self.quantization.precision
+        beside = {
+            "quantization": precision.value if precision is Quantization.INT8_QAT else None,
+            "branches": self.branches and self.branches.count,
+            "tuning": None if self.tuning.trainable == "none" else self.tuning.trainable,
+        }
+        others = {name: value for name, value in beside.items() if value is not None}
+        if self.task is not None and others:
+            raise InvalidValue(
+                {"task": str(self.task), **others},
+                "a task without branches, tuning on the device, or training for int8",
+                f'leave out "task", or {" and ".join(map(shown, others))}',
             )
 
     @model_validator(mode="after")

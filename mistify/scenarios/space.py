@@ -31,7 +31,7 @@ from mistify.parsing.validation import (
 from mistify.scenarios.task import Task
 
 #: Separates properties in a text; so no property contains it.
-_SEPARATOR: Final = ","
+SEPARATOR: Final = ","
 
 #: The name in errors of a text whose file is not known.
 _TASKS: Final = "tasks.json"
@@ -119,19 +119,21 @@ class TaskSpace(Settings):
         """Return the task that a user has written.
 
         Args:
-            task: Properties, or a text: the name of a listed task, or properties separated by commas.
+            task: The name of a listed task, or properties: a list, or a text with commas between them.
             place: JSON path of the task in errors.
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem: its place, the value, and what was expected.
         """
-        properties = self._properties(task)
-        if isinstance(task, str) and len(properties) == 1 and properties[0] not in self._known:
-            known = {*self.tasks, *self._known}
-            raise invalid_config([Problem(place, shown(task), *unknown_name(task, known))])
-        if problems := [each.problem(json_path(keys, place)) for keys, each in self._mistakes(properties)]:
+        words = [each.strip() for each in (task.split(SEPARATOR) if isinstance(task, str) else task)]
+        if len(words) == 1 and words[0] not in self._known:
+            if words[0] not in self.tasks:
+                known = {*self.tasks, *self._known}
+                raise invalid_config([Problem(place, shown(words[0]), *unknown_name(words[0], known))])
+            return self._task(self.tasks[words[0]])
+        if problems := [each.problem(json_path(keys, place)) for keys, each in self._mistakes(words)]:
             raise invalid_config(problems)
-        return self._task(properties)
+        return self._task(words)
 
     def encode(self, task: Task) -> npt.NDArray[np.float32]:
         """Return a task as 0 or 1 for each value of each axis, names as the values they stand for [size]."""
@@ -164,11 +166,6 @@ class TaskSpace(Settings):
         """The index of each value in an encoded task."""
         values = [value for values in self.axes.values() for value in values]
         return {value: index for index, value in enumerate(values)}
-
-    def _properties(self, task: Sequence[str] | str) -> tuple[str, ...]:
-        if not isinstance(task, str):
-            return tuple(str(each).strip() for each in task)
-        return self.tasks.get(task.strip()) or tuple(each.strip() for each in task.split(_SEPARATOR))
 
     def _task(self, properties: Sequence[str]) -> Task:
         """Return the task with these properties, which are known."""

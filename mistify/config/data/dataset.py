@@ -122,6 +122,7 @@ class DataSettings(Settings):
         text: How text becomes token ids.
         labels: The names of classes by output, or a file with them; by default those that the training data
             have.
+        tasks: A file with the space of the tasks that the data answer (`mistify.scenarios`).
         preparation: Input -> the way an app prepares it.
         code: Filled in by the program from `FILE.py:NAME`; not to be written.
     """
@@ -151,6 +152,12 @@ class DataSettings(Settings):
         default=None,
         exclude_if=lambda labels: labels is None,
         description="a list of names, the name of a file, or an object of these by output",
+    )
+    tasks: File | None = Field(
+        default=None,
+        exclude_if=lambda tasks: tasks is None,
+        description="the name of a file with properties and tasks",
+        examples=["tasks.json"],
     )
     preparation: dict[str, Preparation] = Field(
         default_factory=dict,

@@ -63,10 +63,10 @@ def test_some_classes_are_renumbered_in_their_old_order(classes):
     assert data.classes == {"y": ("bird", "frog")}
 
 
-def test_classes_without_names_are_numbers():
+def test_classes_without_names_are_named_by_their_numbers():
     data = Dataset({"x": np.arange(4)}, {"y": np.array([4, 0, 2, 4])}).of_classes(["2", "4"])
     assert (data.inputs["x"].tolist(), data.targets["y"].tolist()) == ([0, 2, 3], [1, 0, 1])
-    assert data.classes == {}
+    assert data.classes == {"y": ("2", "4")}
 
 
 def test_of_classes_by_position_the_others_are_ignored():

@@ -47,7 +47,14 @@ def test_reads_a_file_with_comments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["two-odd", "exactly:2, odd", "odd,exactly:2", ["exactly:2", "odd"], ["3", "exactly:2", "1"]],
+    [
+        "two-odd",
+        ["two-odd"],
+        "exactly:2, odd",
+        "odd,exactly:2",
+        ["exactly:2", "odd"],
+        ["3", "exactly:2", "1"],
+    ],
 )
 def test_tasks_with_the_same_values_are_equal(space: TaskSpace, written: str | list[str]) -> None:
     task = space.parse(written)

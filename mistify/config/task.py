@@ -1,0 +1,66 @@
+"""The `task` of a config: properties that a network is asked for, or some of a classifier's classes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_serializer, model_validator
+
+from mistify.parsing.validation import InvalidValue, Settings, together
+from mistify.scenarios.space import SEPARATOR, Word
+
+_EXAMPLE = 'for example ["exactly:2", "odd"], or {"classes": ["cat", "dog"]}'
+
+
+class TaskConfig(Settings):
+    """A task: either of the two. A list, or a text with commas, has properties.
+
+    Attributes:
+        properties: Properties of the task space in `dataset.tasks`, or the name of one of its tasks.
+        classes: Names or numbers of classes of the model's only output; the network tells them apart, and no
+            others.
+    """
+
+    properties: tuple[Word, ...] = Field(
+        default=(), description="a list of properties", examples=[["exactly:2", "odd"]]
+    )
+    classes: tuple[Word, ...] = Field(default=(), description="a list of classes", examples=[["cat", "dog"]])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_properties(cls, raw: Any) -> Any:
+        if isinstance(raw, str):
+            return {"properties": [part.strip() for part in raw.split(SEPARATOR)]}
+        if isinstance(raw, list | tuple):
+            return {"properties": raw}
+        return raw
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "TaskConfig":
+        if bool(self.properties) == bool(self.classes):
+            raise InvalidValue(self._parts(), 'either properties or "classes"', _EXAMPLE)
+        repeated = [
+            (("classes", index), InvalidValue(each, "each class once", "leave it out"))
+            for index, each in enumerate(self.classes)
+            if each in self.classes[:index]
+        ]
+        if repeated:
+            raise together(type(self).__name__, repeated)
+        if len(self.classes) == 1:
+            expected = "at least two classes to tell apart"
+            raise together(
+                type(self).__name__,
+                [(("classes",), InvalidValue([*self.classes], expected, "add another one"))],
+            )
+        return self
+
+    @model_serializer(mode="plain")
+    def _as_written(self) -> list[str] | dict[str, list[str]]:
+        return [*self.properties] or {"classes": [*self.classes]}
+
+    def __str__(self) -> str:
+        """Return the task for people: `exactly:2, odd`, or `classes cat, dog`."""
+        return f"{SEPARATOR} ".join(self.properties) or f"classes {f'{SEPARATOR} '.join(self.classes)}"
+
+    def _parts(self) -> Mapping[str, list[str]]:
+        parts = {"properties": [*self.properties], "classes": [*self.classes]}
+        return {name: words for name, words in parts.items() if words}
