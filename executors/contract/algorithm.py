@@ -32,6 +32,9 @@ class Algorithm:
         automatic: Whether `auto` may choose it; otherwise only a config that names it does.
         edge_settings: Names of settings that `prepare` does not depend on.
         prepares_for_limits: Whether `prepare` depends on the least limits of the goals.
+        serves_tasks: Whether its executor serves the task that `Assignment.task` names, from one `prepare`
+            for all tasks; every goal then needs a task. Other algorithms are given a source whose outputs are
+            cut to the task, and data of that task alone.
     """
 
     executor: str
@@ -40,6 +43,7 @@ class Algorithm:
     automatic: bool = False
     edge_settings: frozenset[str] = frozenset()
     prepares_for_limits: bool = True
+    serves_tasks: bool = False
 
     def prepared_from(self, params: Params, least: Budget) -> tuple[dict[str, object], Budget]:
         """Return the settings, as in JSON, and the limits that a preparation depends on.

@@ -6,6 +6,7 @@ import keras
 
 from executors.structure import Structure
 from executors.training.setup import TrainingSetup
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import Budget
 from mistify.costs.profiles import Profile
 
@@ -24,6 +25,8 @@ class Assignment:
         seed: Seed for everything random on this edge.
         source: The structure of the source, which the network descends from, with the rules for its layers.
         prepared: The result of `prepare` for the source and its data.
+        task: The task of the network, whose data the setup has; None for all that the data teach. The source
+            is cut to its classes unless `Algorithm.serves_tasks`.
     """
 
     model: keras.Model
@@ -33,3 +36,4 @@ class Assignment:
     seed: int
     source: Structure
     prepared: bytes = b""
+    task: TaskConfig | None = None

@@ -39,6 +39,7 @@ class AlgorithmProfile(BaseModel):
         adaptation: Training steps until a budget is met, by the distance to it, likewise.
         tune_steps: Steps that tune a network which meets its budget, repeated while accuracy falls short.
         max_steps: The most steps of one goal.
+        serves_tasks: `Algorithm.serves_tasks`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +53,7 @@ class AlgorithmProfile(BaseModel):
     adaptation: tuple[int, ...]
     tune_steps: int
     max_steps: int
+    serves_tasks: bool = False
 
     @classmethod
     def of(cls, params: Params, adaptation: Callable[[float], int], **figures: Any) -> "AlgorithmProfile":

@@ -65,7 +65,8 @@ def profile_of(name: str, params: Params, source: Structure) -> AlgorithmProfile
     Raises:
         MistifyError: See `algorithm`.
     """
-    return _profiler(algorithm(name))(params, source)
+    known = algorithm(name)
+    return _profiler(known)(params, source).model_copy(update={"serves_tasks": known.serves_tasks})
 
 
 def _loaded(point: EntryPoint) -> Algorithm:

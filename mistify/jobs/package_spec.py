@@ -7,6 +7,7 @@ from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import Budget
 from mistify.costs.quantization import Quantization
@@ -23,6 +24,7 @@ class PackageSpec:
         branches: The branches between which it switches; None for a single network.
         compression: The compression of its kernels; None for none.
         tuning: How it is trained on the device.
+        task: The task that it serves; None for all that the data teach.
     """
 
     budget: Budget
@@ -32,6 +34,7 @@ class PackageSpec:
     branches: BranchesConfig | None = None
     compression: CompressionConfig | None = None
     tuning: TuningConfig = field(default_factory=TuningConfig)
+    task: TaskConfig | None = None
 
     @property
     def needs_training(self) -> bool:

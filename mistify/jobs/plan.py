@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
 
@@ -53,7 +54,7 @@ class PlannedEdge:
     """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
 
     Attributes:
-        goals: Ids of the goals with this budget.
+        goals: Ids of the goals with this budget and task.
         parent: The first goal of the parent, None for the (expanded) source.
         budget: Axis -> limit.
         algorithm: The algorithm that adapts it, empty where nothing can be adapted.
@@ -66,6 +67,7 @@ class PlannedEdge:
         seconds: The predicted time of the edge, with the packages of its goals.
         warning: Demands likely to be missed, for people; empty if none.
         precisions: Goal id -> why the server chose its precision; goals whose configs name one are left out.
+        task: The task of these goals; None for all that the data teach.
     """
 
     goals: tuple[str, ...]
@@ -81,6 +83,7 @@ class PlannedEdge:
     outputs: tuple[OutputEstimate, ...] = ()
     warning: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
+    task: TaskConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class PlannedPreparation:
     """The forecast of the step in which an algorithm prepares for all of its edges.
 
     Attributes:
+        algorithm: Its name; followed by the task if it prepares for one alone.
         steps: Training steps, or what takes as long as so many.
         seconds: Predicted.
     """

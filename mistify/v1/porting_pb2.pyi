@@ -129,7 +129,7 @@ class PlannedPreparation(_message.Message):
     def __init__(self, algorithm: _Optional[str] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class PlannedEdge(_message.Message):
-    __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "targets", "steps", "seconds", "warning", "precisions", "outputs")
+    __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "targets", "steps", "seconds", "warning", "precisions", "outputs", "task")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +164,7 @@ class PlannedEdge(_message.Message):
     WARNING_FIELD_NUMBER: _ClassVar[int]
     PRECISIONS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     goals: _containers.RepeatedScalarFieldContainer[str]
     parent: str
     budget: _containers.ScalarMap[str, float]
@@ -177,7 +178,8 @@ class PlannedEdge(_message.Message):
     warning: str
     precisions: _containers.ScalarMap[str, str]
     outputs: _containers.RepeatedCompositeFieldContainer[OutputEstimate]
-    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Interval, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ..., precisions: _Optional[_Mapping[str, str]] = ..., outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ...) -> None: ...
+    task: Task
+    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Interval, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ..., precisions: _Optional[_Mapping[str, str]] = ..., outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ..., task: _Optional[_Union[Task, _Mapping]] = ...) -> None: ...
 
 class OutputEstimate(_message.Message):
     __slots__ = ("output", "metric", "interval")
@@ -435,7 +437,7 @@ class Goal(_message.Message):
     def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ..., spec: _Optional[_Union[PackageSpec, _Mapping]] = ...) -> None: ...
 
 class PackageSpec(_message.Message):
-    __slots__ = ("budget", "targets", "quantization", "threads", "branches", "compression", "tuning")
+    __slots__ = ("budget", "targets", "quantization", "threads", "branches", "compression", "tuning", "task")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -450,6 +452,7 @@ class PackageSpec(_message.Message):
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     TUNING_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     budget: _containers.ScalarMap[str, float]
     targets: _containers.RepeatedCompositeFieldContainer[Target]
     quantization: Quantization
@@ -457,7 +460,16 @@ class PackageSpec(_message.Message):
     branches: Branches
     compression: Compression
     tuning: TrainingSettings
-    def __init__(self, budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., threads: _Optional[int] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ...) -> None: ...
+    task: Task
+    def __init__(self, budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., threads: _Optional[int] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("properties", "classes")
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.RepeatedScalarFieldContainer[str]
+    classes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, properties: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("output", "metric", "value")

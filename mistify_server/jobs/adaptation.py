@@ -145,8 +145,9 @@ class CollectiveAdaptation:
         )
         for node in waiting:
             rank = (_TREE_RANK, self._plan.number, self._tree.rank[node.index])
-            step = partial(self._prepare, node.algorithm, root)
-            self._queue_once(("prepare", node.algorithm), rank, step)
+            preparation = self._plan.preparation_of(node)
+            step = partial(self._prepare, preparation, root)
+            self._queue_once(("prepare", preparation), rank, step)
         for index in (None, *self._checkpoints):
             self._queue_next(root, index)
 
@@ -154,18 +155,20 @@ class CollectiveAdaptation:
         """Check whether the algorithm of a node has still to prepare."""
         estimates = self._plan.estimates
         profile = estimates.profiles.get(node.algorithm) if estimates else None
-        return profile is not None and profile.prepares and node.algorithm not in self._preparations
+        prepares = profile is not None and profile.prepares
+        return prepares and self._plan.preparation_of(node) not in self._preparations
 
-    async def _prepare(self, algorithm: str, root: SourceResult) -> None:
-        result = await self._run(self._tasks(root).prepare(algorithm), ())
+    async def _prepare(self, preparation: str, root: SourceResult) -> None:
+        result = await self._run(self._tasks(root).prepare(preparation), ())
         if not isinstance(result, PrepareResult):
-            self._queued.discard(("prepare", algorithm))  # goals that are added later try again
-            own = [node.index for node in self._plan.nodes if node.algorithm == algorithm]
-            reason = f"{algorithm} could not prepare: {failure_reason(result)}"
+            self._queued.discard(("prepare", preparation))  # goals that are added later try again
+            nodes = self._plan.nodes
+            own = [node.index for node in nodes if self._plan.preparation_of(node) == preparation]
+            reason = f"{preparation} could not prepare: {failure_reason(result)}"
             await self._log.record(self._failed(self._tree.subtree(*own), reason))
             return
-        await self._log.record(PreparationSaved(self._plan.number, algorithm, result))
-        self._preparations[algorithm] = result
+        await self._log.record(PreparationSaved(self._plan.number, preparation, result))
+        self._preparations[preparation] = result
         self._queue_all(root)
 
     def _queue_next(self, root: SourceResult, index: int | None) -> None:

@@ -60,7 +60,12 @@ def packaged_goal(
 def _unforeseen_loss(
     goal: Goal, package: PackageResult, teacher_accuracy: float, foreseen: Estimate | None
 ) -> str:
-    """Return a remark on accuracy lost beyond the forecast; empty if there is no such loss."""
+    """Return a remark on accuracy lost beyond the forecast; empty if there is no such loss.
+
+    A package of one task is not compared: the source's accuracy is that of all tasks together.
+    """
+    if goal.spec.task is not None:
+        return ""
     metric, accuracy = package.validation_metric or goal.metric, package.validation_accuracy
     lost = metric.lost(accuracy, teacher_accuracy)
     if foreseen is None:

@@ -30,7 +30,7 @@ class TaskFactory:
 
     Attributes:
         root: Result of the batch's source task.
-        preparations: Algorithm -> result of its prepare task.
+        preparations: Name (`BatchPlan.preparation_of`) -> result of the prepare task.
     """
 
     job_id: str
@@ -38,11 +38,13 @@ class TaskFactory:
     root: SourceResult
     preparations: Mapping[str, PrepareResult]
 
-    def prepare(self, algorithm: str) -> PrepareTask:
-        """Return the task in which an algorithm prepares for the nodes that it will adapt."""
+    def prepare(self, preparation: str) -> PrepareTask:
+        """Return the task of a preparation, for the nodes that need it."""
+        nodes = [node for node in self.plan.nodes if self.plan.preparation_of(node) == preparation]
         return PrepareTask(
-            recipe=self._recipe(algorithm=algorithm),
-            least=least(node.budget for node in self.plan.nodes if node.algorithm == algorithm),
+            recipe=self._recipe(algorithm=nodes[0].algorithm),
+            least=least(node.budget for node in nodes),
+            task=self.plan.prepared_task(nodes[0]),
         )
 
     def adapt(self, node: NodePlan, goals: Iterable[Goal], parent: str) -> AdaptTask:
@@ -53,6 +55,7 @@ class TaskFactory:
             budget=node.budget,
             targets=node.targets,
             quantizations=_distinct_quantizations(goals),
+            task=node.task,
         )
 
     def branch(self, node: NodePlan, goal: Goal, adapted: AdaptResult) -> BranchTask:
@@ -88,7 +91,7 @@ class TaskFactory:
         return ReferenceTask(recipe=self._recipe(), threads=tuple(sorted(threads)))
 
     def _recipe_of(self, node: NodePlan) -> TaughtRecipe:
-        made = self.preparations.get(node.algorithm)
+        made = self.preparations.get(self.plan.preparation_of(node))
         return self._recipe(
             algorithm=node.algorithm, seed=node.seed, prepared=made.prepared if made else None
         )

@@ -56,6 +56,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
                 branches=config.branches,
                 compression=config.compression,
                 tuning=config.tuning,
+                task=config.task,
             ),
             metric=resolved.data.metric,
             precision_choice=resolved.precision_choices.get(config.id, ""),

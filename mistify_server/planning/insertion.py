@@ -8,6 +8,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import OVERALL, Scores, reached, strictest
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.porting import AUTO
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import hardware_of
 from mistify.jobs.goal_tree import GoalTree
 from mistify.jobs.job import Goal
@@ -79,6 +80,8 @@ def insert_goals(
     whose limits exceed the root's costs is met by the root itself. Existing nodes keep their parents, since
     they are made or in progress.
 
+    Only goals of one task are compared: their networks descend from each other, and from the root.
+
     A goal with the budget of such a node joins it, with two exceptions: it asks for more accuracy than the
     node's checkpoint has (or aims at, while it is still to be made), or its latency is limited and none of
     the node's goals is packaged in the same way. It then gets a node of its own, which starts from the most
@@ -93,11 +96,12 @@ def insert_goals(
     Returns:
         The plan with the new nodes behind the old ones, and the goals with their parents.
     """
-    insertion = _Insertion(plan, promised, goals)
-    joining, founding = insertion.place_goals()
     nodes = {node.index: node for node in plan.nodes}
-    nodes |= {index: _with_goals(nodes[index], joined) for index, joined in joining.items()}
-    nodes |= insertion.new_nodes(founding)
+    for task in dict.fromkeys(goal.spec.task for goal in goals):
+        insertion = _Insertion(plan, promised, [goal for goal in goals if goal.spec.task == task], task)
+        joining, founding = insertion.place_goals()
+        nodes |= {index: _with_goals(nodes[index], joined) for index, joined in joining.items()}
+        nodes |= insertion.new_nodes(founding, first_index=max(nodes, default=-1) + 1)
     first_goal_of_parent = {
         goal_id: None if node.parent is None else nodes[node.parent].goals[0]
         for node in nodes.values()
@@ -108,13 +112,20 @@ def insert_goals(
 
 
 class _Insertion:
-    """A goal tree of the nodes that promise a checkpoint and of new goals.
+    """A goal tree of one task: its nodes that promise a checkpoint, and new goals.
 
     A place is a node of the `GoalTree`: one budget. Several nodes of the plan can have the same budget.
     """
 
-    def __init__(self, plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]) -> None:
-        known = sorted((node for node in plan.nodes if node.index in promised), key=lambda node: node.index)
+    def __init__(
+        self,
+        plan: BatchPlan,
+        promised: Mapping[int, Promise],
+        goals: Sequence[Goal],
+        task: TaskConfig | None,
+    ) -> None:
+        promising = (node for node in plan.nodes if node.index in promised and node.task == task)
+        known = sorted(promising, key=lambda node: node.index)
         self._plan = plan
         self._promised = promised
         self._tree = GoalTree.build([*(node.budget for node in known), *(goal.spec.budget for goal in goals)])
@@ -134,13 +145,13 @@ class _Insertion:
                     joining.setdefault(node, []).append(goal)
         return joining, founding
 
-    def new_nodes(self, founding: Mapping[int, Sequence[Goal]]) -> dict[int, NodePlan]:
+    def new_nodes(self, founding: Mapping[int, Sequence[Goal]], first_index: int) -> dict[int, NodePlan]:
         """Return the new nodes by index, parents first.
 
         Args:
             founding: Place -> the goals of a new node.
+            first_index: Index of the first one.
         """
-        first_index = max((node.index for node in self._plan.nodes), default=-1) + 1
         index_of = {place: index for index, place in enumerate(sorted(founding), first_index)}
         return {
             index_of[place]: _new_node(
@@ -197,4 +208,5 @@ def _new_node(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[G
         goals=tuple(goal.id for goal in goals),
         algorithm=plan.recipe.algorithm if named else "",
         choice="the config names it" if named else "",
+        task=goals[0].spec.task,
     )

@@ -47,10 +47,10 @@ class RootSaved:
 
 @dataclass(frozen=True)
 class PreparationSaved:
-    """An algorithm has prepared for the goals of a batch."""
+    """An algorithm has prepared for goals of a batch; `name` is that of the preparation."""
 
     batch: int
-    algorithm: str
+    name: str
     result: PrepareResult
 
 

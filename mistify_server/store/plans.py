@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.targets import Target
+from mistify.config.task import TaskConfig
 from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates
@@ -19,9 +20,9 @@ from mistify_server.tasks.results import (
 
 
 class NodePlan(Message):
-    """A node of a goal tree: one budget, and all goals that have it.
+    """A node of a goal tree: one budget for one task, and all goals that have both.
 
-    `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
+    `task` is None for all that the data teach. `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
     leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
     where nothing can be adapted. `foreseen` is the share of the tuned source's accuracy that it is expected
     to lose after a round of tuning; None where nothing can be adapted.
@@ -36,6 +37,7 @@ class NodePlan(Message):
     algorithm: str = ""
     choice: str = ""
     foreseen: Estimate | None = None
+    task: TaskConfig | None = None
 
 
 class BatchPlan(Message):
@@ -60,6 +62,16 @@ class BatchPlan(Message):
     exceed: dict[str, float]
     nodes: tuple[NodePlan, ...]
 
+    def prepared_task(self, node: NodePlan) -> TaskConfig | None:
+        """Return the task that a node's algorithm prepares for; None where it prepares for all at once."""
+        profile = self.estimates.profiles.get(node.algorithm) if self.estimates else None
+        return None if profile is not None and profile.serves_tasks else node.task
+
+    def preparation_of(self, node: NodePlan) -> str:
+        """Return the name of the preparation that a node needs: its algorithm, and its task if it counts."""
+        task = self.prepared_task(node)
+        return node.algorithm if task is None else f"{node.algorithm} for {task}"
+
 
 @dataclass(frozen=True)
 class BatchState:
@@ -71,7 +83,7 @@ class BatchState:
         checkpoints: By node index.
         branches: Goal -> branches, for multi-branch packages.
         reference: The source measured in LiteRT; None until then.
-        preparations: Algorithm -> result of its preparation for all goals.
+        preparations: Name (`BatchPlan.preparation_of`) -> result of the preparation.
     """
 
     plan: BatchPlan

@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from mistify.config.data.targets import Target
 from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.task import TaskConfig
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.recipe import Recipe, TaughtRecipe
@@ -37,12 +38,14 @@ class SourceTask(Message):
 class PrepareTask(Message):
     """Compute the parts that an algorithm needs once for all goals of a tree.
 
-    `least` has the least limits of the edges that it will adapt, by axis.
+    `least` has the least limits of the edges that it will adapt, by axis. They are of one `task`; None where
+    the algorithm prepares for all tasks at once, or for all that the data teach.
     """
 
     kind: Literal["prepare"] = "prepare"
     recipe: TaughtRecipe
     least: dict[str, float]
+    task: TaskConfig | None = None
 
 
 class BaseAdaptTask(Message):
@@ -59,10 +62,14 @@ class BaseAdaptTask(Message):
 
 
 class AdaptTask(BaseAdaptTask):
-    """One edge of a goal tree: from the parent's checkpoint to a goal."""
+    """One edge of a goal tree: from the parent's checkpoint to a goal.
+
+    The parent has the same `task`, or is the root, which knows all that the data teach.
+    """
 
     kind: Literal["adapt"] = "adapt"
     targets: tuple[Target, ...] = ()
+    task: TaskConfig | None = None
 
 
 class BranchTask(BaseAdaptTask):

@@ -112,7 +112,7 @@ class Forecast:
         prepared = {preparation.algorithm: preparation.seconds for preparation in self._preparations}
         ends: dict[int | None, float] = {None: 0.0}
         for node in plan.nodes:
-            start = max(ends[node.parent], prepared.get(node.algorithm, 0.0))
+            start = max(ends[node.parent], prepared.get(plan.preparation_of(node), 0.0))
             ends[node.index] = start + edges[node.index].seconds
         whole = sum(edge.seconds for edge in edges.values()) + sum(prepared.values())
         return PlannedBatch(
@@ -134,14 +134,25 @@ class Forecast:
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
-        """Return the nodes, each with an algorithm and its expected loss."""
-        of = {name: [node for node in self.plan.nodes if node.algorithm == name] for name in prepared or ()}
-        most = {
-            name: max((self._edge(node).halvings for node in own), default=0.0) for name, own in of.items()
-        }
-        open_nodes = [node for node in self.plan.nodes if not node.algorithm]
+        """Return the nodes, each with an algorithm and its expected loss.
+
+        Nodes of one task share what an algorithm prepares; so each task has a choice of its own.
+        """
+        chosen: dict[int, NodePlan] = {}
+        for task in dict.fromkeys(node.task for node in self.plan.nodes):
+            own = [node for node in self.plan.nodes if node.task == task]
+            chosen |= {node.index: node for node in self._chosen_together(own, prepared)}
+        return tuple(chosen[node.index] for node in self.plan.nodes)
+
+    def _chosen_together(
+        self, nodes: Sequence[NodePlan], prepared: Collection[str] | None
+    ) -> Iterable[NodePlan]:
+        """Return nodes of one task, each with an algorithm and its expected loss."""
+        of = {name: [node for node in nodes if node.algorithm == name] for name in prepared or ()}
+        most = {name: max(self._edge(node).halvings for node in own) for name, own in of.items() if own}
+        open_nodes = [node for node in nodes if not node.algorithm]
         if not open_nodes:
-            return self.plan.nodes
+            return nodes
         edges = [self._edge(node) for node in open_nodes]
         choices = self._chooser(edges, None if prepared is None else most)
         chosen = {
@@ -150,7 +161,7 @@ class Forecast:
             )
             for node, choice in zip(open_nodes, choices, strict=True)
         }
-        return tuple(chosen.get(node.index, node) for node in self.plan.nodes)
+        return [chosen.get(node.index, node) for node in nodes]
 
     @cached_property
     def _scales(self) -> dict[int | None, float]:
@@ -262,11 +273,12 @@ class Forecast:
     def _preparations(self) -> tuple[PlannedPreparation, ...]:
         """The forecasts of the steps in which algorithms prepare."""
         planned = []
-        for name in sorted({node.algorithm for node in self.plan.nodes}):
-            profile = self._estimates.profiles[name]
+        needed = {self.plan.preparation_of(node): node.algorithm for node in self.plan.nodes}
+        for name, algorithm in sorted(needed.items()):
+            profile = self._estimates.profiles[algorithm]
             if profile.prepares:
-                own = [self._edge(node) for node in self.plan.nodes if node.algorithm == name]
-                steps = self._chooser.preparing_steps(name, own)
+                own = [self._edge(node) for node in self.plan.nodes if self.plan.preparation_of(node) == name]
+                steps = self._chooser.preparing_steps(algorithm, own)
                 seconds = steps * profile.preparation_step * self._step_seconds
                 planned.append(PlannedPreparation(name, steps, seconds))
         return tuple(planned)
@@ -292,6 +304,7 @@ class Forecast:
             seconds=adapting + sum(_PACKAGING + _branches(goal) * adapting for goal in own),
             warning=self._warning(node, expected, steps),
             precisions=_precisions(own),
+            task=node.task,
         )
 
     def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
@@ -299,9 +312,10 @@ class Forecast:
 
         A network above the source may be tuned for as long as its step limit allows.
 
-        The first score is by the metric of the batch; none is known where the source's is not.
+        The first score is by the metric of the batch; none is known where the source's is not, which answers
+        no single task.
         """
-        edge, source = self._edge(node), self._source
+        edge, source = self._edge(node), self._source if node.task is None else None
         grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
         most_rounds = 1
         if node.targets or grows:
@@ -375,6 +389,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
             steps=0,
             seconds=_PACKAGING * len(node.goals),
             precisions=_precisions(goals[goal_id] for goal_id in node.goals),
+            task=node.task,
         )
         for node in plan.nodes
     )

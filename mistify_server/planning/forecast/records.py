@@ -23,7 +23,9 @@ def subject_of(features: NetworkFeatures, data: DataSource) -> str:
 def record_of(
     plan: BatchPlan, node: NodePlan, root: SourceResult, parent: Costs, result: AdaptResult
 ) -> EdgeRecord | None:
-    """Return the record of an adapted edge; None where nothing was trained.
+    """Return the record of an adapted edge; None where nothing was trained, and for an edge to a task.
+
+    What a network loses of one task says nothing of what others lose of all.
 
     Args:
         node: The node at the end of the edge.
@@ -33,7 +35,7 @@ def record_of(
     """
     profile = plan.estimates.profiles.get(node.algorithm) if plan.estimates else None
     shared = profile.shared_steps if profile else 0
-    if plan.estimates is None or not (result.steps or shared):
+    if plan.estimates is None or node.task is not None or not (result.steps or shared):
         return None
     features, whole = plan.estimates.features, root.source_costs[FLOPS]
     parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)

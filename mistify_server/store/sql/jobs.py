@@ -305,10 +305,10 @@ def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
     match change:
         case RootSaved(batch, root):
             session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
-        case PreparationSaved(batch, algorithm, prepared):
+        case PreparationSaved(batch, name, prepared):
             of_batch = session.get_one(BatchRow, (job_id, batch))
             made = prepared.model_dump(mode="json")
-            of_batch.preparations = {**of_batch.preparations, algorithm: made}
+            of_batch.preparations = {**of_batch.preparations, name: made}
         case ReferenceSaved(batch, reference):
             session.get_one(BatchRow, (job_id, batch)).reference = reference.model_dump(mode="json")
         case CheckpointSaved(batch, node, result, record):

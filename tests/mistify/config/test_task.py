@@ -123,17 +123,19 @@ def test_a_goal_has_one_task_or_a_list() -> None:
         ),
         (
             {"dataset": WITH_TASKS, "task": CLASSES},
-            '[0]: got {"task": "classes cat, dog, frog", "dataset.tasks": "tasks.json"}; expected a task with ',
+            '[0]: got {"task": "classes cat, dog, frog", "dataset.tasks": "tasks.json"}; '
+            "expected a task with properties",
         ),
         (
             {"task": CLASSES, "branches": {"count": 2}, "tuning": {"trainable": "head"}},
             '[0]: got {"task": "classes cat, dog, frog", "branches": 2, "tuning": "head"}; expected a task '
-            'without branches, tuning on the device, or training for int8; leave out "task", or "branches" and '
-            '"tuning"',
+            "without branches, tuning on the device, or training for int8; "
+            'leave out "task", or "branches" and "tuning"',
         ),
         (
             {"task": CLASSES, "quantization": "int8-qat"},
-            '[0]: got {"task": "classes cat, dog, frog", "quantization": "int8-qat"}; expected a task without ',
+            '[0]: got {"task": "classes cat, dog, frog", "quantization": "int8-qat"}; '
+            "expected a task without branches",
         ),
     ],
 )

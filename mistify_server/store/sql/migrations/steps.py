@@ -292,6 +292,19 @@ def embed_package_specs(connection: Connection) -> None:
         connection.execute(f"ALTER TABLE goals DROP COLUMN {part}")
 
 
+def add_tasks(connection: Connection) -> None:
+    """Add that earlier goals, and the algorithms in earlier plans, serve no single task."""
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        for node in plan["nodes"]:
+            node["task"] = None
+        for profile in (plan["estimates"] or {"profiles": {}})["profiles"].values():
+            profile["serves_tasks"] = False
+
+    _change_json(connection, "batches", "plan", change_plan)
+    _change_json(connection, "goals", "spec", lambda spec: spec.update(task=None))
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -309,6 +322,7 @@ STEPS: tuple[Step, ...] = (
     name_options,  # to 24
     rename_profile_fields,  # to 25
     embed_package_specs,  # to 26
+    add_tasks,  # to 27
 )
 
 
