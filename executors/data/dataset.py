@@ -72,7 +72,7 @@ class Dataset:
         targets = {name: answers.reshape(target.shape) for name, target in answered.targets.items()}
         return replace(answered, targets=targets)
 
-    def of_classes(self, classes: Sequence[str]) -> "Dataset":
+    def of_classes(self, classes: Sequence[str] | Sequence[int]) -> "Dataset":
         """Return the examples of some classes of the only output, which are numbered anew, in the old order.
 
         Classes without names are named by their old numbers. Of classes by position, the positions with other
@@ -86,7 +86,9 @@ class Dataset:
         """
         ((output, target),) = self.targets.items()
         names = self.classes.get(output, ())
-        kept = class_numbers(classes, names, len(names) or int(target.max()) + 1)
+        count = len(names) or int(target.max()) + 1
+        named = [each for each in classes if isinstance(each, str)]
+        kept = class_numbers(named, names, count) if named else tuple(sorted(map(int, classes)))
         renumbered = _renumbered(target, kept)
         rows = np.flatnonzero((renumbered >= 0).reshape(len(target), -1).any(axis=1))
         return replace(

@@ -199,7 +199,9 @@ def _counted(predicted: Array, target: Array, vectors: bool = False) -> tuple[Ar
     if vectors and np.issubdtype(target.dtype, np.floating):
         return predicted.reshape(-1, predicted.shape[-1]), target.reshape(-1, predicted.shape[-1])
     if predicted.size == target.size:
-        return predicted.reshape(-1), target.reshape(-1)
+        predicted, target = predicted.reshape(-1), target.reshape(-1)
+    if np.issubdtype(target.dtype, np.floating):
+        return predicted, target
     counted = target != IGNORED
     return predicted[counted], target[counted]
 
@@ -212,8 +214,8 @@ def _accuracy(predicted: Array, target: Array) -> float:
     return float(np.mean(_classes(predicted) == target))
 
 
-def _balanced_agreement(predicted: Array, target: Array) -> float:
-    """Return the mean over the source's classes."""
+def _balanced_accuracy(predicted: Array, target: Array) -> float:
+    """Return the mean over the targets' classes."""
     from sklearn.metrics import recall_score  # noqa: PLC0415 (takes a second to import)
 
     return float(recall_score(target, _classes(predicted), labels=np.unique(target), average="macro"))
@@ -295,7 +297,8 @@ def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
 _OF_OUTPUT: Mapping[Metric, OfOutput] = {
     Metric.ACCURACY: _accuracy,
     Metric.AGREEMENT: _accuracy,
-    Metric.BALANCED_AGREEMENT: _balanced_agreement,
+    Metric.BALANCED_ACCURACY: _balanced_accuracy,
+    Metric.BALANCED_AGREEMENT: _balanced_accuracy,
     Metric.F1: _f1,
     Metric.MAE: _mae,
     Metric.MEAN_IOU: _mean_iou,

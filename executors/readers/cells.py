@@ -156,6 +156,22 @@ class TargetCells(Cells):
         return _whole_numbers(values, ", as in the training data") if self._whole else values
 
 
+class AnswerCells(Cells):
+    """Answers to tasks, one for each column; blank or null where nobody knows."""
+
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        """Return 1, 0 or -1 for each column."""
+        return np.array([self._answer(column, cells[column]) for column in self.columns], np.int64)
+
+    def _answer(self, column: str, cell: object) -> int:
+        if cell is None or (isinstance(cell, str) and not cell.strip()):
+            return IGNORED
+        answer = self.figures(cell)
+        if answer.ndim or answer not in (IGNORED, 0, 1):
+            raise CellError(repr(cell), "1, 0, or nothing where nobody knows", column=column)
+        return int(answer)
+
+
 def _whole_numbers(figures: Array, reason: str = "") -> Array:
     if not all(map(float.is_integer, figures.reshape(-1).tolist())):
         raise CellError(str(figures.tolist()), f"whole numbers{reason}")

@@ -11,6 +11,7 @@ from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.readers.cells import (
     NO_CLASS,
+    AnswerCells,
     CellError,
     Cells,
     InputCells,
@@ -19,7 +20,7 @@ from executors.readers.cells import (
     is_whole,
     names_of,
 )
-from executors.readers.formats import Arrays, Request, Schema, X, Y, append
+from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, append
 from executors.structure.signature import Input, Output
 from mistify.errors import Problem
 from mistify.wording import counted, listed
@@ -88,18 +89,15 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
     converters: dict[str, Cells] = {}
     for output in request.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
-        if column:
+        if isinstance(output, Answers):
+            _check_present(path, output.tasks, columns, "a column for each task of dataset.tasks")
+            converters[output.name] = AnswerCells(output.tasks)
+        elif column:
             converters[output.name] = TargetCells((column,), output, request.schema)
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
         names = (column,) if column else request.schema.figure_columns or _figure_columns(columns, request)
-        present = {*columns}
-        missing = [name for name in names if name not in present]
-        if missing:
-            expected = f"the training data's {listed(names)}"
-            raise invalid(
-                Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
-            )
+        _check_present(path, names, columns, f"the training data's {listed(names)}" if names else "")
         if names:
             _check_number(path, names, tensor)
             converters[tensor.name] = InputCells(names, tensor, request)
@@ -111,10 +109,25 @@ def _figure_columns(columns: list[str], request: Request) -> tuple[str, ...]:
     signature = request.signature
     count = len(signature.outputs)
     targets = [_column(columns, output.name, Y, count) for output in signature.outputs]
+    if request.space is not None:
+        targets = [*request.space.tasks]
     named = [_column(columns, tensor.name, X, 1) for tensor in signature.inputs]
     if named != [None] or (request.labelled and None in targets):
         return ()
     return tuple(name for name in columns if name not in targets)
+
+
+def _check_present(path: Path, names: Sequence[str], columns: Sequence[str], expected: str) -> None:
+    """Refuse a table without one of the columns that it has to have.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the first column that is missing.
+    """
+    present = {*columns}
+    missing = [name for name in names if name not in present]
+    if missing:
+        fix = "name the columns as there"
+        raise invalid(Problem(str(path), f"no column {missing[0]}", expected, fix))
 
 
 def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:

@@ -11,15 +11,27 @@ import numpy as np
 from executors.data.dataset import ClassNames
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
-from executors.structure.signature import Output, Signature, Tensor
+from executors.structure.signature import Activation, Output, Signature, Tensor
 from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
+from mistify.scenarios.space import TaskSpace
 
 Arrays = Mapping[str, Array]
 
 #: What a file may call the one input and the one output of a model.
 X: Final = "x"
 Y: Final = "y"
+
+
+#: The array of a file that says which task of a space the target of each example answers.
+TASK: Final = "task"
+
+
+@dataclass(frozen=True)
+class Answers(Output):
+    """In the place of an output: answers to tasks, 1, 0, or -1 where nobody knows [tasks]."""
+
+    tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,17 +59,27 @@ class Request:
         text: How text becomes token ids.
         schema: The schema of the training data.
         labelled: Read targets; otherwise they may be missing.
+        space: The tasks that the targets answer; None where they are the only output's own.
     """
 
     signature: Signature
     text: TextSettings | None = None
     schema: Schema = field(default_factory=Schema)
     labelled: bool = True
+    space: TaskSpace | None = None
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The outputs whose targets are read."""
-        return self.signature.outputs if self.labelled else ()
+        """The outputs whose targets are read; with a space the answers to its tasks."""
+        if not self.labelled:
+            return ()
+        if self.space is None:
+            return self.signature.outputs
+        tasks = tuple(self.space.tasks)
+        return tuple(
+            Answers(output.name, (len(tasks),), Activation.SIGMOID, tasks)
+            for output in self.signature.outputs
+        )
 
     def expected_class(self, output: Tensor) -> str:
         """Return the description, for errors, of the names that the training data have."""
@@ -67,13 +89,19 @@ class Request:
         return f"one of the training data's {', '.join(names[:10])}"
 
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return the arrays of a file that the model needs, by their names there."""
+        """Return the arrays of a file that the model needs, by their names there.
+
+        With a space, a file may have one answer for each example, and the task that it answers.
+        """
         needed: dict[str, Tensor] = {}
         for tensors, alias in ((self.signature.inputs, X), (self.outputs, Y)):
             for tensor in tensors:
                 name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
                 if name is not None:
                     needed[name] = tensor
+        if self.space is not None and TASK in names:
+            one_each = {name: Tensor(name, ()) for name, each in needed.items() if isinstance(each, Answers)}
+            needed |= one_each | {TASK: Tensor(TASK, ())}
         return needed
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from executors.data.dataset import Dataset
 from executors.data.errors import SchemaSourceError, invalid
 from executors.data.storage import StorageError
+from executors.readers.answers import answering, with_answers_of_tasks
 from executors.readers.builtin import BUILTIN, read_builtin
 from executors.readers.csv_files import CsvReader
 from executors.readers.formats import Reader, Request, Schema
@@ -18,6 +19,8 @@ from executors.readers.tfrecords import TFRecordReader
 from executors.structure.signature import Signature
 from mistify.config.data.dataset import TextSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.scenarios.space import TaskSpace
+from mistify.wording import counted
 
 READERS: Final[tuple[Reader, ...]] = (
     NpzReader(),
@@ -39,6 +42,7 @@ def load_dataset(
     text: TextSettings | None = None,
     *,
     labelled: bool = True,
+    space: TaskSpace | None = None,
 ) -> Dataset:
     """Read data for a model.
 
@@ -49,6 +53,7 @@ def load_dataset(
         text: How text becomes token ids.
         labelled: Read targets; otherwise none are returned, and columns that look like targets are not read
             as inputs.
+        space: The tasks that targets answer; None where they are those of the outputs.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
@@ -56,7 +61,10 @@ def load_dataset(
             shows without them.
         StorageError: Data that are larger than memory cannot be kept in a file.
     """
-    request = Request(signature, text, labelled=labelled)
+    request = Request(signature, text, labelled=labelled, space=space)
+    if space is not None and len(signature.outputs) > 1:
+        actual = f"answers to tasks for {counted(len(signature.outputs), 'output')}"
+        raise invalid(Problem(source, actual, "a model with one output", "leave dataset.tasks out"))
     if source.startswith(BUILTIN):
         return matched_to_model(read_builtin(source), request, source)
     try:
@@ -70,7 +78,9 @@ def load_dataset(
             source, f"what cannot be read ({error.strerror})", "readable data", "check the file"
         )
         raise invalid(problem) from error
-    return replace(matched_to_model(arrays, request, source), left_out=left_out)
+    data = matched_to_model(with_answers_of_tasks(arrays, request, source), request, source)
+    data = data if space is None or not labelled else answering(data, space)
+    return replace(data, left_out=left_out)
 
 
 def _decided(source: str, schema_source: str, request: Request) -> Schema:

@@ -15,7 +15,7 @@ from executors.outputs.objectives import (
     class_count,
     objective_of,
 )
-from executors.readers.formats import Arrays, Request, Schema, X, Y, first_of
+from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, first_of
 from executors.structure.signature import Activation, Input, Output, Tensor
 from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
@@ -188,6 +188,13 @@ def _misshapen_target(source: str, name: str, array: Array, output: Output) -> I
     """Yield the problem of a target whose shape is one of neither classes nor figures."""
     if not array.ndim:
         return
+    if isinstance(output, Answers):
+        count = len(output.tasks)
+        if array.shape[1:] != (count,):
+            expected = f"an answer to each of the {count} tasks of dataset.tasks, [n, {count}]"
+            fix = "list a task for each column there"
+            yield Problem(source, f"{name} of shape {array.shape}", expected, fix)
+        return
     shape = _without_column(array).shape
     classes, figures = (np.broadcast_to(kind(0), shape) for kind in (np.int64, np.float32))
     if _refusal(output, classes) and (error := _refusal(output, figures)):
@@ -245,7 +252,10 @@ def _out_of_range(
         if lowest == IGNORED:
             expected += f", or {IGNORED} for what is ignored"
     elif isinstance(objective, Binary):
-        wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats if the output is a number"
+        known = (target == 0) | (target == 1)
+        wrong, expected = ~known, "0 or 1, or floats if the output is a number"
+        if isinstance(output, Answers):
+            wrong, expected = ~known & (target != IGNORED), f"0 or 1, or {IGNORED} where nobody knows"
     elif output.activation is Activation.SIGMOID:
         wrong, expected = (target < 0) | (target > 1), "numbers from 0 to 1, as from a sigmoid"
     else:

@@ -1,13 +1,15 @@
 """From the goals of a batch to its goal tree (paper 4.3)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mistify.config.data.targets import OVERALL, Target
 from mistify.config.porting import AdaptationGoal
 from mistify.config.reading import goal_budget
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
+from mistify.scenarios.classes import class_numbers
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.insertion import insert_goals
 from mistify_server.store.plans import BatchPlan
@@ -32,18 +34,26 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         source_costs=inspection.costs,
         floor=inspection.floor,
         inputs=inspection.inputs,
+        classes=inspection.classes,
         adaptable=inspection.adaptable,
         estimates=inspection.estimates,
         exceed={},
         nodes=(),
     )
-    plan, goals = insert_goals(without_nodes, {}, asked_goals(resolved, inspection.costs))
+    asked = asked_goals(resolved, inspection.costs, inspection.classes)
+    plan, goals = insert_goals(without_nodes, {}, asked)
     roots = (node.budget for node in plan.nodes if node.parent is None)
     return plan.model_copy(update={"exceed": expansion(roots, inspection.costs)}), goals
 
 
-def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
-    """Return the goals of a batch in the order of the configs, before they have parents."""
+def asked_goals(
+    resolved: ResolvedBatch, source_costs: Costs, classes: Sequence[str] | None = None
+) -> list[Goal]:
+    """Return the goals of a batch in the order of the configs, before they have parents.
+
+    Args:
+        classes: Names of the source's classes, where they are known.
+    """
     return [
         Goal(
             id=config.id,
@@ -56,7 +66,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
                 branches=config.branches,
                 compression=config.compression,
                 tuning=config.tuning,
-                task=config.task,
+                task=_canonical(config.task, classes),
             ),
             metric=resolved.data.metric,
             precision_choice=resolved.precision_choices.get(config.id, ""),
@@ -69,6 +79,14 @@ def _targets(goal: AdaptationGoal, data: DataSource) -> tuple[Target, ...]:
     """Return the targets of a goal, by the metrics of its data."""
     metrics = {**data.settings.metrics, OVERALL: data.metric}
     return tuple(Target(output, metrics[output], figure) for output, figure in (goal.accuracy or {}).items())
+
+
+def _canonical(task: TaskConfig | None, classes: Sequence[str] | None) -> TaskConfig | None:
+    """Return a task with its classes by their names, in the order of the source's output."""
+    if task is None or not task.classes or classes is None:
+        return task
+    numbers = class_numbers(task.classes, classes, len(classes))
+    return TaskConfig(classes=tuple(classes[number] for number in numbers))
 
 
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:

@@ -16,6 +16,7 @@ from mistify.package.manifest import BRANCH_INPUT
 from mistify.parsing.quantities import Quantity
 from mistify.parsing.validation import InvalidValue, json_path, shown, unknown_name
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.tasks import unserved_tasks
 from mistify_server.tasks.results import Inspection
 
 #: Of models that are graphs without layers.
@@ -41,6 +42,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
         yield from _senseless_targets(index, config, inspection)
+        yield from unserved_tasks(index, config, inspection)
         if not inspection.adaptable:
             yield from _untrainable(index, config)
         elif config.branches is not None and BRANCH_INPUT in inspection.inputs:
@@ -154,6 +156,9 @@ def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
     if config.compression is not None:
         expected = f"none, because it needs training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].compression", str(config.compression), expected, "leave it out")
+    if config.task is not None:
+        expected = f"none, because nothing is cut: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].task", str(config.task), expected, "leave it out")
     if config.tuning.trainable != "none":
         expected = f'"none", because it needs layers: {_NO_STRUCTURE}'
         yield Problem(f"[{index}].tuning.trainable", shown(config.tuning.trainable), expected, "leave it out")

@@ -21,11 +21,13 @@ from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
 from mistify_server.planning.insertion import insert_goals, promises
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.lookup.hardware import find_devices
+from mistify_server.planning.lookup.tasks import with_tasks
 from mistify_server.planning.rejection import reject
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 
 #: The number of a batch -> its inspection.
@@ -76,14 +78,19 @@ class JobSnapshot:
             MistifyError: INVALID_CONFIG with every config of no batch, id that the job has already, hardware
                 profile with other figures than in the job, and unknown name of hardware.
         """
-        problems = [*self._repeated_ids(configs), *self._changed_hardware(configs)]
+        collector = ProblemCollector()
+        problems = collector.problems
+        collector.add([*self._repeated_ids(configs), *self._changed_hardware(configs)])
         resolved = []
         for batch in collective_batches(configs):
             plan = self._find_plan(batch, problems)
             if plan is not None:
                 recipe = plan.recipe
                 devices = find_devices(batch, self.devices, problems, known=recipe.hardware)
-                resolved.append(ResolvedBatch(plan.number, batch, recipe.model, recipe.data, devices))
+                with_known_tasks = with_tasks(batch, recipe.data.settings.tasks, collector)
+                resolved.append(
+                    ResolvedBatch(plan.number, with_known_tasks, recipe.model, recipe.data, devices)
+                )
         if problems:
             raise invalid_config(problems)
         return resolved
@@ -127,7 +134,8 @@ class JobSnapshot:
     ) -> tuple[BatchPlan, list[Goal]]:
         """Insert goals into one tree, with algorithms and warnings."""
         promised = promises(self._state(batch), self.job.goals)
-        grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
+        asked = asked_goals(batch, plan.source_costs, plan.classes)
+        grown, goals = insert_goals(plan, promised, asked)
         forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
         return (grown, goals) if forecast is None else (forecast.plan, with_forecast(goals, forecast))
 
@@ -214,7 +222,9 @@ def _inspection_of(plan: BatchPlan) -> Inspection:
         costs=plan.source_costs,
         floor=plan.floor,
         inputs=plan.inputs,
+        classes=plan.classes,
         adaptable=plan.adaptable,
+        estimates=plan.estimates,
         metric=plan.recipe.data.metric,
         metrics=plan.recipe.data.settings.metrics,
     )

@@ -22,7 +22,9 @@ from mistify_server.tasks.results import (
 class NodePlan(Message):
     """A node of a goal tree: one budget for one task, and all goals that have both.
 
-    `task` is None for all that the data teach. `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
+    `task` is None for all that the data teach.
+
+    `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
     leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
     where nothing can be adapted. `foreseen` is the share of the tuned source's accuracy that it is expected
     to lose after a round of tuning; None where nothing can be adapted.
@@ -45,7 +47,8 @@ class BatchPlan(Message):
 
     `model_name` and `dataset` are the config's `model` and `dataset`; the `recipe` has what they stand for
     here. `source_costs` and `floor`, the least that the network can become, cover every axis of the recipe's
-    hardware; `inputs` are the model's, by name. A batch is `adaptable` unless its model is a graph without
+    hardware; `inputs` are the model's, by name, and `classes` those that tasks can choose from, None where
+    that is not known. A batch is `adaptable` unless its model is a graph without
     Keras structure, and then has no `estimates`. `exceed` are the costs that the widened source has to reach;
     `nodes` come parents first.
     """
@@ -57,6 +60,7 @@ class BatchPlan(Message):
     source_costs: dict[str, float]
     floor: dict[str, float]
     inputs: tuple[str, ...] = ()
+    classes: tuple[str, ...] | None = None
     adaptable: bool = True
     estimates: EdgeEstimates | None = None
     exceed: dict[str, float]

@@ -40,6 +40,8 @@ class Inspection(TaskDone):
         costs: Costs of the source by axis; empty if it could not be measured.
         floor: The least that the source can be cut to, by axis; its costs if it cannot be adapted.
         inputs: Names of the source's inputs.
+        classes: Names of the classes of the source's only output, numbers where they have none; empty where
+            it has no classes between which a task could choose, None where that is not known.
         adaptable: Whether the source's architecture can be changed.
         hardware: Profiles of the task, with this machine's profile calibrated by measuring the source.
         metric: The config's metric, or else one that suits the data; None if the data cannot be used.
@@ -55,6 +57,7 @@ class Inspection(TaskDone):
     costs: dict[str, float]
     floor: dict[str, float]
     inputs: tuple[str, ...] = ()
+    classes: tuple[str, ...] | None = None
     adaptable: bool = True
     hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None

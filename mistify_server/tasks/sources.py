@@ -66,6 +66,11 @@ class DataSource(Message):
         return trains_on_pseudo_labels(self.train)
 
     @property
+    def teaches_source(self) -> bool:
+        """True if the source can be tuned on the data, and not just on its own answers, or on some tasks'."""
+        return not self.trains_on_pseudo_labels and self.settings.tasks is None
+
+    @property
     def has_validation_labels(self) -> bool:
         """True if the targets of the validation data are true, and not the source's answers."""
         return isinstance(self.settings.validation, str) or not self.trains_on_pseudo_labels

@@ -52,24 +52,21 @@ class BaseAdaptTask(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
     `quantizations` are the packages' precisions: limits on latency are measured with them, and with the
-    threads that the budget's axes name.
+    threads that the budget's axes name. The parent serves the same `task`, or it is the root.
     """
 
     recipe: TaughtRecipe
     parent: str
     budget: dict[str, float]
+    task: TaskConfig | None = None
     quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
 
 
 class AdaptTask(BaseAdaptTask):
-    """One edge of a goal tree: from the parent's checkpoint to a goal.
-
-    The parent has the same `task`, or is the root, which knows all that the data teach.
-    """
+    """One edge of a goal tree: from the parent's checkpoint to a goal."""
 
     kind: Literal["adapt"] = "adapt"
     targets: tuple[Target, ...] = ()
-    task: TaskConfig | None = None
 
 
 class BranchTask(BaseAdaptTask):

@@ -20,6 +20,7 @@ from executors.timing import activity
 from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
 from mistify.jobs.job import ProgressUpdate
+from mistify.scenarios.space import TaskSpace
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.sources import DataSource, ModelSource
 
@@ -55,7 +56,7 @@ class SourceCache:
 class DataPart:
     """A part of the data, and the part whose classes it shares, if any: mostly the training data.
 
-    Nothing but inputs is read where it is not `labelled`.
+    Nothing but inputs is read where it is not `labelled`; `tasks` is the file of the tasks that it answers.
     """
 
     source: str
@@ -63,11 +64,12 @@ class DataPart:
     signature: Signature
     text: TextSettings | None
     labelled: bool = True
+    tasks: str | None = None
 
     def paths(self) -> list[str]:
         """Return the paths from which the data are read."""
         vocabulary = self.text.vocabulary if self.text else None
-        return [path for path in (self.source, self.schema_source, vocabulary) if path]
+        return [path for path in (self.source, self.schema_source, vocabulary, self.tasks) if path]
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,12 @@ def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, Data
     def part(source: str | None) -> DataPart:
         schema_source = None if source == data.schema_source else data.schema_source
         return DataPart(
-            source or data.unlabelled or "", schema_source, signature, data.settings.text, source is not None
+            source or data.unlabelled or "",
+            schema_source,
+            signature,
+            data.settings.text,
+            source is not None,
+            data.settings.tasks,
         )
 
     train, test = (part(data.answered.get(name, getattr(data, name))) for name in ("train", "test"))
@@ -127,7 +134,10 @@ def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
 
 
 def _load_data(part: DataPart) -> Dataset:
-    return load_dataset(part.source, part.signature, part.schema_source, part.text, labelled=part.labelled)
+    space = None if part.tasks is None else TaskSpace.read(Path(part.tasks))
+    return load_dataset(
+        part.source, part.signature, part.schema_source, part.text, labelled=part.labelled, space=space
+    )
 
 
 def _source_paths(source: ModelSource) -> list[str]:

@@ -9,7 +9,7 @@ import keras
 from executors.contract.assignment import Assignment
 from executors.contract.executor import AdaptationExecutor
 from executors.contract.params import Params
-from executors.contract.registry import executor_class
+from executors.contract.registry import algorithm, executor_class
 from executors.structure import analyse, copied
 from executors.training.setup import TrainingSetup
 from mistify.config.data.targets import Target
@@ -60,8 +60,8 @@ class EdgeRunner:
         if self._checkpoints.source(task.parent).network is None:
             return self._unchanged.adapt(task)
         params = params_of(task.recipe)
-        setup = self._setups.prepare(task.recipe, params)
-        parent = self._checkpoints.shared(task.parent)
+        setup = self._setups.prepare(task.recipe, params, task.task)
+        parent = self._setups.parent(task.recipe, task.parent, task.task)
         assignment = self._assignment(task, params, parent, task.budget, setup)
         outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
         return AdaptResult(
@@ -106,7 +106,7 @@ class EdgeRunner:
         """Adapt the source to a budget, widened if that is above the source."""
         recipe = task.recipe
         setup = self._setups.prepare(recipe, params)
-        source = analyse(self._checkpoints.shared(recipe.teacher), params.layers)
+        source = analyse(self._setups.teacher(recipe), params.layers)
         root = expanded(source, budget, recipe.profiles, recipe.seed)
         assignment = self._assignment(task, params, root, budget, setup)
         outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
@@ -142,20 +142,18 @@ class EdgeRunner:
         setup: TrainingSetup,
     ) -> Assignment:
         recipe = task.recipe
+        teacher = self._setups.teacher(recipe, task.task)
         assignment = Assignment(
             model=parent,
             budget=budget,
             profiles=recipe.profiles,
             setup=setup,
             seed=recipe.seed,
-            source=analyse(self._checkpoints.shared(recipe.teacher), params.layers),
+            source=analyse(teacher, params.layers),
             prepared=self._checkpoints.load_prepared(recipe.prepared),
+            task=task.task,
         )
-        return (
-            for_widened(assignment, self._checkpoints.shared(recipe.teacher))
-            if is_widened(assignment)
-            else assignment
-        )
+        return for_widened(assignment, teacher) if is_widened(assignment) else assignment
 
     def _run_edge_or_take_source(
         self,
@@ -164,11 +162,17 @@ class EdgeRunner:
         params: Params,
         assignment: Assignment,
     ) -> EdgeOutcome:
-        """Adapt a network, and return the source in its place if that serves better."""
+        """Adapt a network, and return the source in its place if that serves better.
+
+        The source of an algorithm that serves tasks answers no single one.
+        """
         targets = task.targets if isinstance(task, AdaptTask) else ()
+        outcome = self._run_edge(task, executor, params, assignment, targets)
+        if algorithm(task.recipe.algorithm).serves_tasks:
+            return outcome
         return source_if_better(
-            self._run_edge(task, executor, params, assignment, targets),
-            self._checkpoints.shared(task.recipe.teacher),
+            outcome,
+            self._setups.teacher(task.recipe, task.task),
             assignment,
             targets,
             measure=_latency_meter(task, assignment),

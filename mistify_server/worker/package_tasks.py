@@ -68,13 +68,13 @@ class Packager:
     def _package(self, task: PackageTask) -> PackageResult:
         recipe = task.recipe
         params = params_of(recipe)
-        setup = self._setups.prepare(recipe, params, distilled=task.spec.needs_training)
+        setup = self._setups.prepare(recipe, params, task.spec.task, distilled=task.spec.needs_training)
         if task.branches:
             task = self._of_own_branch(task, task.branches, setup.validation)
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
-        test = self._setups.test(recipe)
-        source = analyse(self._checkpoints.shared(recipe.teacher), params.layers)
+        test = self._setups.test(recipe, task.spec.task)
+        source = analyse(self._setups.teacher(recipe, task.spec.task), params.layers)
         parts = executor_class(recipe.algorithm)(params).package_parts(
             source, self._checkpoints.load_prepared(recipe.prepared), model
         )
@@ -90,7 +90,8 @@ class Packager:
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
-        layers = layer_table(source, analyse(model), profile_of(task))
+        whole = analyse(self._setups.teacher(recipe), params.layers)
+        layers = layer_table(whole, analyse(model), profile_of(task))
         return made.model_copy(
             update={"note": "; ".join(filter(None, (made.note, reason, parts.note))), "layers": layers}
         )

@@ -27,7 +27,6 @@ from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import PrepareResult
 from mistify_server.tasks.tasks import PrepareTask
 from mistify_server.worker.adaptation.progress import reporter
-from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
 from mistify_server.worker.training_setups import TrainingSetups
 
@@ -43,7 +42,6 @@ class Preparer:
     """Lets algorithms prepare.
 
     Args:
-        checkpoints: Loads the teachers.
         setups: Prepares data and teachers.
         on_progress: Receives the progress.
     """
@@ -51,12 +49,10 @@ class Preparer:
     def __init__(
         self,
         preparations: Preparations,
-        checkpoints: Checkpoints,
         setups: TrainingSetups,
         on_progress: OnProgress,
     ) -> None:
         self._preparations = preparations
-        self._checkpoints = checkpoints
         self._setups = setups
         self._on_progress = on_progress
 
@@ -64,8 +60,8 @@ class Preparer:
         """Prepare, or find an earlier preparation."""
         params = params_of(task.recipe)
         task = _essential(task, params)
-        setup = self._setups.prepare(task.recipe, params)
-        teacher = self._checkpoints.shared(task.recipe.teacher)
+        setup = self._setups.prepare(task.recipe, params, task.task)
+        teacher = self._setups.teacher(task.recipe, task.task)
         key = key_of(task, teacher, setup)
         with self._preparations.held(key):
             artifact = self._preparations.artifact(key)
@@ -79,7 +75,9 @@ class Preparer:
         recipe = task.recipe
         keras.utils.set_random_seed(recipe.seed)
         structure = analyse(teacher, params.layers)
-        source = Assignment(teacher, task.least, recipe.profiles, setup, recipe.seed, structure)
+        source = Assignment(
+            teacher, task.least, recipe.profiles, setup, recipe.seed, structure, task=task.task
+        )
         progress = _KeptProgress(self._preparations, key, task, self._on_progress)
         content = executor_class(recipe.algorithm)(params).prepare(source, progress)
         artifact = self._preparations.finish(key, content) if content else None
@@ -128,12 +126,14 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     recipe = task.recipe
     named = {"recipe": {"model", "teacher", "data"}}
     digest = hashlib.sha256(task.model_dump_json(exclude=named).encode())
-    digest.update(recipe.data.settings.model_dump_json().encode())
+    digest.update(recipe.data.settings.model_copy(update={"tasks": None}).model_dump_json().encode())
+    digest.update(setup.train.space.model_dump_json().encode() if setup.train.space else b"")
     digest.update(teacher.to_json().encode())
     # Not all variables: the seeds of dropout say nothing about a network.
     arrays = [weight.numpy() for weight in teacher.weights]
     for data in (setup.train, setup.validation):
         arrays += [*data.inputs.values(), *data.targets.values()]
+        arrays += [] if data.answers is None else [data.answers]
     for content in _contents(arrays):
         digest.update(content)
     digest.update(_code(executor_class(recipe.algorithm).__module__.partition(".")[0]).encode())

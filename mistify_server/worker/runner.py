@@ -60,7 +60,7 @@ class TaskRunner:
         unchanged = UnchangedSources(cache, checkpoints, labeller)
         self._inspector = SourceInspector(cache, on_progress)
         self._source_tuner = SourceTuner(cache, checkpoints, labeller, unchanged, on_progress)
-        self._preparer = Preparer(Preparations(artifacts), checkpoints, setups, on_progress)
+        self._preparer = Preparer(Preparations(artifacts), setups, on_progress)
         self._edges = EdgeRunner(checkpoints, setups, unchanged, on_progress)
         self._packager = Packager(artifacts, cache, checkpoints, setups, on_progress)
         self._references = ReferenceMeter(cache, checkpoints, on_progress)

@@ -68,8 +68,7 @@ class SourceTuner:
             settings = data.settings.model_copy(update={"augment": FLIPS})
             data = data.model_copy(update={"settings": settings})
             setup = replace(setup, settings=settings)
-        # The source learns nothing from its own answers.
-        steps = 0 if data.trains_on_pseudo_labels else params.source_steps
+        steps = params.source_steps if data.teaches_source else 0
         report = reporter(self._on_progress, data.validation_metric)
         source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, setup.validation, metric)

@@ -1,18 +1,24 @@
 """Training setups: the data of a task, and the teacher's predictions for them."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
+import keras
+
 from executors.contract.params import Params
+from executors.contract.registry import algorithm
 from executors.data import Array, Dataset
 from executors.outputs.objectives import objectives_of, predictions, with_unlabelled
 from executors.structure.signature import signature_of
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
+from mistify.config.task import TaskConfig
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
 from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.task_scope import TaskScope, scope_of
 
 
 class _Predictions(NamedTuple):
@@ -23,42 +29,81 @@ class _Predictions(NamedTuple):
 
 
 class TrainingSetups:
-    """Prepares training setups. A teacher's predictions are computed once for all goals of a tree."""
+    """Prepares training setups, and networks, for tasks.
+
+    A teacher's predictions are computed once for all goals of a tree.
+    """
 
     def __init__(self, cache: SourceCache, checkpoints: Checkpoints) -> None:
         self._cache = cache
         self._checkpoints = checkpoints
-        self._predicted: tuple[tuple[str, DataVersion, bool], _Predictions] | None = None
+        self._predicted: tuple[tuple[str, TaskScope, DataVersion, bool], _Predictions] | None = None
+        self._networks = lru_cache(maxsize=4)(self._network)
 
-    def prepare(self, recipe: TaughtRecipe, params: Params, *, distilled: bool = True) -> TrainingSetup:
+    def prepare(
+        self, recipe: TaughtRecipe, params: Params, task: TaskConfig | None = None, *, distilled: bool = True
+    ) -> TrainingSetup:
         """Return the data and settings that the students of a teacher are trained with.
 
         Args:
             recipe: Provides the teacher, and the data that both are trained on.
+            task: The students' task; None for all that the data teach.
             distilled: Whether students learn from the teacher's predictions, too.
         """
-        settings = recipe.data.settings
+        scope = self._scope(recipe, task)
+        settings = scope.settings(recipe.data.settings)
         learning = self._parts(recipe)[0]
         version = version_of(learning)  # before the data are loaded: a file may change meanwhile
         train, validation = self._cache.learning(learning)
-        if learning.unlabelled is not None and params.distillation:
+        train, validation = scope.data(train, "train"), scope.data(validation, "validation")
+        distilled = distilled and (task is None or not _serves_tasks(recipe))
+        if learning.unlabelled is not None and params.distillation and (distilled or task is None):
             train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)
         flips = settings.augment is not None and settings.augment.flip
-        predicted = self._predictions(recipe.teacher, version, train, flips) if distilled else _Predictions()
+        predicted = _Predictions()
+        if distilled:
+            predicted = self._predictions(recipe.teacher, scope, version, train, flips)
         return TrainingSetup(train, validation, predicted.as_they_are, params, settings, predicted.mirrored)
 
-    def test(self, recipe: TaughtRecipe) -> Dataset:
-        """Return the test data, which only the measurement of packages uses."""
-        return self._cache.data(self._parts(recipe)[1])
+    def test(self, recipe: TaughtRecipe, task: TaskConfig | None = None) -> Dataset:
+        """Return the test data of a task, which only the measurement of packages uses."""
+        return self._scope(recipe, task).data(self._cache.data(self._parts(recipe)[1]), "test")
+
+    def teacher(self, recipe: TaughtRecipe, task: TaskConfig | None = None) -> keras.Model:
+        """Return the tuned source, cut to a task as a `parent` is; it must not be changed."""
+        return self.parent(recipe, recipe.teacher, task)
+
+    def parent(self, recipe: TaughtRecipe, artifact: str, task: TaskConfig | None) -> keras.Model:
+        """Return the network that an edge starts from, for a task; it must not be changed.
+
+        For algorithms that serve tasks it stays whole.
+
+        Args:
+            artifact: A network that serves the task already, or the root, which is cut to it.
+        """
+        whole = task is None or _serves_tasks(recipe)
+        return self._networks(artifact, TaskScope() if whole else self._scope(recipe, task))
+
+    def _network(self, artifact: str, scope: TaskScope) -> keras.Model:
+        return scope.network(self._checkpoints.shared(artifact))
+
+    def _scope(self, recipe: TaughtRecipe, task: TaskConfig | None) -> TaskScope:
+        if task is None:
+            return TaskScope()
+        train, _ = self._cache.learning(self._parts(recipe)[0])
+        signature = signature_of(self._checkpoints.shared(recipe.teacher))
+        return scope_of(task, signature, recipe.data.settings, train)
 
     def _parts(self, recipe: TaughtRecipe) -> tuple[LearningData, DataPart]:
         return parts_of(recipe.data, signature_of(self._checkpoints.shared(recipe.teacher)))
 
-    def _predictions(self, teacher: str, version: DataVersion, train: Dataset, flips: bool) -> _Predictions:
+    def _predictions(
+        self, teacher: str, scope: TaskScope, version: DataVersion, train: Dataset, flips: bool
+    ) -> _Predictions:
         """Return the teacher's predictions for the training data, and for mirror images if they are used."""
-        key = teacher, version, flips
+        key = teacher, scope, version, flips
         if self._predicted is None or self._predicted[0] != key:
-            model = self._checkpoints.shared(teacher)
+            model = self._networks(teacher, scope)
             objectives, evaluation = objectives_of(model, train), Evaluation(model)
             as_they_are = predictions(objectives, evaluation.outputs(train.inputs))
             of_mirrored = evaluation.outputs(mirrored(model, train.inputs)) if flips else None
@@ -67,3 +112,7 @@ class TrainingSetups:
                 _Predictions(as_they_are, of_mirrored and predictions(objectives, of_mirrored)),
             )
         return self._predicted[1]
+
+
+def _serves_tasks(recipe: TaughtRecipe) -> bool:
+    return algorithm(recipe.algorithm).serves_tasks

@@ -24,7 +24,8 @@ class Metric(StrEnum):
 
     - `accuracy`: the share of right answers.
     - `agreement`: the same where the right answers are unknown: the share of answers that are the source's.
-    - `balanced_agreement`: its mean over the classes of the source's answers.
+    - `balanced_accuracy`: the mean over the classes of the share of their examples with the right answer.
+    - `balanced_agreement`: the same where the source's answers stand for the right ones.
     - `f1`, `roc_auc`: means over the classes.
     - `mean_iou`: intersection over union, mean over the classes, for a class at each position of an image.
     - `mse`, `mae`: the mean squared and the mean absolute error of figures.
@@ -38,6 +39,7 @@ class Metric(StrEnum):
 
     ACCURACY = "accuracy"
     AGREEMENT = "agreement"
+    BALANCED_ACCURACY = "balanced_accuracy"
     BALANCED_AGREEMENT = "balanced_agreement"
     F1 = "f1"
     EXACT_MATCH = "exact_match"
@@ -77,7 +79,11 @@ class Metric(StrEnum):
     @property
     def without_labels(self) -> "Metric":
         """The equivalent metric where the source's answers replace labels."""
-        return Metric.AGREEMENT if self is Metric.ACCURACY else self
+        agreement = {
+            Metric.ACCURACY: Metric.AGREEMENT,
+            Metric.BALANCED_ACCURACY: Metric.BALANCED_AGREEMENT,
+        }
+        return agreement.get(self, self)
 
     @property
     def worst(self) -> float:

@@ -21,6 +21,7 @@ from mistify_server.planning.lookup.algorithms import check_algorithm
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.hardware import find_devices
 from mistify_server.planning.lookup.models import ModelRepository, find_data, find_model
+from mistify_server.planning.lookup.tasks import with_tasks
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
@@ -65,6 +66,8 @@ class BatchResolver:
         if self.opens_models and model is not None and model.path and Path(model.path).is_file():
             problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
         data = self._find_data(batch, f"{place}.dataset", problems)
+        if data is not None:
+            batch = with_tasks(batch, data.settings.tasks, problems)
         if len(problems.problems) > count or model is None or data is None:
             return None
         return ResolvedBatch(number, batch, model, data, devices)

@@ -28,13 +28,15 @@ FLIPS: Final = Augmentation(flip=True)
 def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> bool:
     """Check whether images are to be flipped where a config leaves that open: the source does not mind.
 
-    Generated inputs come from the source's knowledge of unflipped images.
+    Generated inputs come from the source's knowledge of unflipped images, and a source of several tasks
+    answers none before it is trained.
 
     Args:
         data: Training and validation data as in the config.
         setup: The same data, loaded.
     """
-    if data.settings.augment is not None or generated_count(data.train or ""):
+    settings = data.settings
+    if settings.augment is not None or settings.tasks is not None or generated_count(data.train or ""):
         return False
     return recognises(source, setup.validation, setup.metric, FLIPS)
 

@@ -57,8 +57,7 @@ def estimates_of(
         features=NetworkFeatures(
             model=digest_of(graph), kind=kind_of(graph), blocks=len(residual_blocks(graph))
         ),
-        # The source learns nothing from its own answers.
-        source_steps=0 if recipe.data.trains_on_pseudo_labels else params.source_steps,
+        source_steps=params.source_steps if recipe.data.teaches_source else 0,
         profiles=_profiles(structure, recipe),
         scaled=_scaled(structure, hardware),
         generating=_generating(recipe.data) / params.batch_size,

@@ -11,9 +11,16 @@ import keras
 from executors.contract.params import Params
 from executors.data import Dataset
 from executors.outputs.metrics import output_metrics
-from executors.outputs.objectives import OutputObjective, check_balanced, objectives_of
+from executors.outputs.objectives import Categorical, OutputObjective, check_balanced, objectives_of
 from executors.sources.keras.scaling import scaled
-from executors.structure import analyse, copied, removable_blocks, remove_blocks, unmatched
+from executors.structure import (
+    analyse,
+    copied,
+    is_narrowable,
+    removable_blocks,
+    remove_blocks,
+    unmatched,
+)
 from executors.structure.signature import input_names, signature_of
 from executors.synthesis.inputs import generated
 from executors.training.augmentation import augmenting
@@ -43,6 +50,7 @@ from mistify_server.worker.inspection.loading import InspectedData
 from mistify_server.worker.inspection.trial import trial_of
 from mistify_server.worker.inspection.unchanged import inspect_unchanged
 from mistify_server.worker.params import params_of
+from mistify_server.worker.task_scope import class_names
 
 
 class _Data(NamedTuple):
@@ -55,6 +63,7 @@ class _Data(NamedTuple):
         metrics: Output -> its metric.
         class_counts: Examples of each class, by part of the data.
         left_out: Files that are not read, by part of the data.
+        classes: Names of the classes between which a task can choose.
     """
 
     train: Dataset
@@ -64,6 +73,7 @@ class _Data(NamedTuple):
     metrics: Mapping[str, Metric]
     class_counts: tuple[str, ...]
     left_out: tuple[str, ...]
+    classes: tuple[str, ...]
 
 
 class SourceInspector:
@@ -115,6 +125,7 @@ class SourceInspector:
             costs=dict(costs),
             floor=dict(floor),
             inputs=tuple(input_names(model)),
+            classes=None if data is None else data.classes,
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
             metrics={} if data is None else dict(data.metrics),
@@ -167,9 +178,24 @@ class SourceInspector:
             "dataset", partial(description_of, data.settings, signature_of(model), objectives, train)
         )
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
-        metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
+        chosen = data.settings.metrics
+        if train.answers is not None:
+            chosen = {**dict.fromkeys(objectives, Metric.BALANCED_ACCURACY), **chosen}
+        metrics = output_metrics(objectives, train.targets, chosen, labelled=data.labelled)
         tested = None if test is None else len(test)
-        return _Data(train, validation, metric, tested, metrics, inspected.class_counts, inspected.left_out)
+        classes = _classes(model, objectives, data.settings, train)
+        counts, left_out = inspected.class_counts, inspected.left_out
+        return _Data(train, validation, metric, tested, metrics, counts, left_out, classes)
+
+
+def _classes(
+    model: keras.Model, objectives: Mapping[str, OutputObjective], settings: DataSettings, train: Dataset
+) -> tuple[str, ...]:
+    """Return the classes of the only output; none of other models, and where the output cannot be cut."""
+    output = signature_of(model).outputs[0]
+    if len(objectives) > 1 or not isinstance(objectives[output.name], Categorical):
+        return ()
+    return class_names(output, settings, train) if is_narrowable(model, output.name) else ()
 
 
 def _one_generated(model: keras.Model, objectives: Mapping[str, OutputObjective]) -> Dataset:

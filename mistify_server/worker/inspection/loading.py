@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from executors.data import Dataset, class_counts
+from executors.data import Dataset, class_counts, one_sided_tasks
 from executors.data.errors import SchemaSourceError, invalid
 from executors.outputs.metrics import check_labels, check_metric, check_output_metric, default_metric
 from executors.outputs.objectives import OutputObjective, objectives_for, with_unlabelled
@@ -95,6 +95,8 @@ class InspectedData:
         """Return the metric that compares networks, after checking it and the outputs' metrics."""
         problems, settings = self._problems, self._data.settings
         default = default_metric(objectives, loaded.train.targets)
+        if loaded.train.answers is not None:
+            default = Metric.BALANCED_ACCURACY
         metric = settings.metric or (default if self._data.labelled else default.without_labels)
         if not self._data.labelled:
             problems.check("dataset.metric", partial(check_labels, settings.metric))
@@ -122,6 +124,8 @@ class InspectedData:
             if isinstance(learning.validation, DataPart):
                 validation = self._load("validation", partial(self._part, learning.validation, {}))
             learned = None if train is None or validation is None else (train, validation)
+        if learned is not None:
+            problems.add(one_sided_tasks(learned[0], f"dataset.{name}"))
         beside = learning.unlabelled
         if beside is not None:
             inputs = self._load("unlabelled", partial(self._cache.data, beside))

@@ -324,7 +324,7 @@ def test_a_target_that_is_no_figure_is_named_by_its_place(given, place, value):
     [
         (
             {"metric": "auc"},
-            '.metric: got "auc"; expected one of accuracy, agreement, balanced_agreement',
+            '.metric: got "auc"; expected one of accuracy, agreement, balanced_accuracy, balanced_agreement',
         ),
         (
             {"metrics": {"box": "exact_match"}},

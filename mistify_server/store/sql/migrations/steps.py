@@ -296,6 +296,7 @@ def add_tasks(connection: Connection) -> None:
     """Add that earlier goals, and the algorithms in earlier plans, serve no single task."""
 
     def change_plan(plan: dict[str, Any]) -> None:
+        plan["classes"] = None
         for node in plan["nodes"]:
             node["task"] = None
         for profile in (plan["estimates"] or {"profiles": {}})["profiles"].values():

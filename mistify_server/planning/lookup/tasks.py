@@ -1,0 +1,51 @@
+"""The tasks that configs name, by the space that their data come with."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from mistify.config.porting import PortingConfig
+from mistify.config.reading import CollectiveBatch
+from mistify.config.task import TaskConfig
+from mistify.errors import MistifyError, Problem
+from mistify.scenarios.space import TaskSpace
+from mistify_server.tasks.problems import ProblemCollector
+
+
+def with_tasks(batch: CollectiveBatch, tasks: str | None, problems: ProblemCollector) -> CollectiveBatch:
+    """Return a batch whose tasks are in their canonical form, so that equal ones are written alike.
+
+    Args:
+        tasks: Path of the file with the space; None where the data have none.
+        problems: Collects mistakes in the file, and in the tasks.
+    """
+    if tasks is None:
+        return batch
+    place = f"[{batch.indices[0]}].dataset.tasks"
+    space = problems.load(place, partial(_read, Path(tasks), place))
+    if space is None:
+        return batch
+    return replace(batch, configs=tuple(_canonical(batch, space, problems)))
+
+
+def _read(path: Path, place: str) -> TaskSpace:
+    """Read a space, whose problems are then at a place of the config that names it."""
+    try:
+        return TaskSpace.read(path)
+    except MistifyError as error:
+        moved = (Problem(f"{place}.{p.place}", p.value, p.expected, p.fix) for p in error.problems)
+        raise MistifyError(error.code, error.message, moved) from error
+
+
+def _canonical(
+    batch: CollectiveBatch, space: TaskSpace, problems: ProblemCollector
+) -> Iterator[PortingConfig]:
+    for index, config in zip(batch.indices, batch.configs, strict=True):
+        place = f"[{index}]"
+        if config.task is not None and config.task.properties:
+            properties = config.task.properties
+            task = problems.load(place, partial(space.parse, properties, f"{place}.task"))
+            canonical = config.task if task is None else TaskConfig(properties=task.properties)
+            config = config.model_copy(update={"task": canonical})  # noqa: PLW2901 (the same, in other words)
+        yield config

@@ -1,0 +1,52 @@
+"""Tasks that a model, or the algorithm of a goal, cannot serve."""
+
+from collections.abc import Iterator
+
+from executors.contract.algorithm import built_in
+from mistify.config.porting import PortingConfig
+from mistify.config.task import TaskConfig
+from mistify.errors import Problem
+from mistify.parsing.validation import InvalidValue
+from mistify.scenarios.classes import class_numbers
+from mistify_server.tasks.results import Inspection
+
+
+def unserved_tasks(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
+    """Yield a problem for a task that is missing, or that the algorithm or the model has no use for.
+
+    Args:
+        index: Number of the config in its batch.
+    """
+    profiles = inspection.estimates.profiles if inspection.estimates else {}
+    algorithm, task = config.algorithm.name, config.task
+    serves = algorithm in profiles and profiles[algorithm].serves_tasks
+    if serves and task is None:
+        example = '"task": {"classes": ["cat", "dog"]}'
+        expected = f"a task, as {algorithm} makes a network for each one of them"
+        yield Problem(f"[{index}].task", "nothing", expected, f"add a task, for example {example}")
+    elif profiles and not serves and task is not None and task.properties:
+        serving = [name for name, known in built_in().items() if known.serves_tasks]
+        use = f', or write "algorithm": "{serving[0]}"' if serving else ""
+        expected = f"no properties with the algorithm {algorithm}, which serves no single task of many"
+        yield InvalidValue(str(task), expected, f'leave "task" out{use}').problem(f"[{index}].task")
+    if task is not None and task.classes and inspection.classes is not None:
+        yield from _unknown_classes(task, inspection.classes, f"[{index}].task")
+
+
+def _unknown_classes(task: TaskConfig, classes: tuple[str, ...], place: str) -> Iterator[Problem]:
+    """Yield a problem for each class that the source lacks, or that is named twice."""
+    if not classes:
+        expected = "no classes: the model has not one output of classes, made by its last layer"
+        yield InvalidValue([*task.classes], expected, 'leave "task" out').problem(f"{place}.classes")
+        return
+    numbers = dict[int, str]()
+    for position, each in enumerate(task.classes):
+        try:
+            (number,) = class_numbers([each], classes, len(classes))
+        except InvalidValue as error:
+            yield error.problem(f"{place}.classes[{position}]")
+            continue
+        if number in numbers:
+            wrong = InvalidValue(each, f'a class other than "{numbers[number]}"', "leave it out")
+            yield wrong.problem(f"{place}.classes[{position}]")
+        numbers[number] = each

@@ -1,0 +1,133 @@
+"""The scope of a task: the part of the source's network, of the data and of their settings that it needs."""
+
+from dataclasses import dataclass, replace
+
+import keras
+import numpy as np
+
+from executors.data import Dataset
+from executors.data.errors import invalid
+from executors.structure import narrow_outputs
+from executors.structure.signature import Output, Signature, signature_of
+from mistify.config.data.dataset import DataSettings
+from mistify.config.task import TaskConfig
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.validation import InvalidValue
+from mistify.scenarios.classes import class_numbers
+from mistify.scenarios.task import Task
+from mistify.wording import listed
+from mistify_server.tasks.problems import ProblemCollector
+from mistify_server.worker.description.labels import labels_of
+
+
+@dataclass(frozen=True)
+class TaskScope:
+    """All that the data teach: nothing is left out."""
+
+    def network(self, source: keras.Model) -> keras.Model:
+        """Return the part of a network that the task needs; the network itself where that is all of it."""
+        return source
+
+    def data(self, data: Dataset, part: str) -> Dataset:
+        """Return the examples of the task, with targets for it.
+
+        Args:
+            part: Name of the part of the data in errors.
+
+        Raises:
+            MistifyError: INVALID_DATASET, there are none.
+        """
+        return data
+
+    def settings(self, settings: DataSettings) -> DataSettings:
+        """Return settings for the data of the task."""
+        return settings
+
+
+@dataclass(frozen=True)
+class PropertyScope(TaskScope):
+    """A task with properties: the examples that have an answer to it."""
+
+    task: Task
+
+    def data(self, data: Dataset, part: str) -> Dataset:
+        """Return the examples with an answer, which is their target."""
+        answered = data.of_task(self.task)
+        if not len(answered):
+            expected = f"at least one answer to the task {self.task}"
+            raise invalid(Problem(f"dataset.{part}", "no answer", expected, "add some"))
+        return answered
+
+
+@dataclass(frozen=True)
+class ClassScope(TaskScope):
+    """Some classes of the only output of a source: the rows of its last layer, and their examples.
+
+    Attributes:
+        output: Name of the output.
+        numbers: Numbers of the classes, ascending.
+        names: Their names, or their numbers where classes have no names.
+    """
+
+    output: str
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def network(self, source: keras.Model) -> keras.Model:
+        """Return a network with these classes alone; one that has no others stays as it is."""
+        (output,) = signature_of(source).outputs
+        if output.shape[-1] == len(self.numbers):
+            return source
+        return narrow_outputs(source, self.output, self.numbers)
+
+    def data(self, data: Dataset, part: str) -> Dataset:
+        """Return the examples of these classes, with their names."""
+        missing = np.setdiff1d(self.numbers, data.targets[self.output])
+        if len(missing):
+            expected = f"examples of each of the classes {', '.join(self.names)}"
+            none = listed([self.names[self.numbers.index(number)] for number in missing.tolist()])
+            raise invalid(Problem(f"dataset.{part}", f"none of {none}", expected, "add some"))
+        return replace(data.of_classes(self.numbers), classes={self.output: self.names})
+
+    def settings(self, settings: DataSettings) -> DataSettings:
+        """Return settings with the weights of these classes; their names come with the data."""
+        weights = settings.class_weights
+        if isinstance(weights, tuple):
+            weights = tuple(weights[number] for number in self.numbers)
+        return settings.model_copy(update={"labels": None, "class_weights": weights})
+
+
+def scope_of(
+    task: TaskConfig | None, signature: Signature, settings: DataSettings, train: Dataset
+) -> TaskScope:
+    """Return the scope of a task, or of all that the data teach.
+
+    Args:
+        signature: The signature of the source.
+        settings: May have names of its classes.
+        train: Training data, with the space of tasks, or classes that may have names.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there is no such property or class.
+    """
+    if task is None:
+        return TaskScope()
+    if task.properties:
+        if train.space is None:
+            raise MistifyError(ErrorCode.INVALID_CONFIG, f"the data have no answers to the task {task}")
+        return PropertyScope(train.space.parse(task.properties))
+    (output,) = signature.outputs
+    names = class_names(output, settings, train)
+    try:
+        numbers = class_numbers(task.classes, names, len(names))
+    except InvalidValue as error:
+        message = f"the model lacks a class of the task {task}"
+        raise MistifyError(ErrorCode.INVALID_CONFIG, message, [error.problem("task")]) from error
+    return ClassScope(output.name, numbers, tuple(names[number] for number in numbers))
+
+
+def class_names(output: Output, settings: DataSettings, train: Dataset) -> tuple[str, ...]:
+    """Return the names of an output's classes, or their numbers where they have no names."""
+    count = output.shape[-1] or 0
+    labels = labels_of(settings.labels, {output.name: count}, train.classes, ProblemCollector())
+    return labels.get(output.name) or tuple(map(str, range(count)))
