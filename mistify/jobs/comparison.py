@@ -7,6 +7,8 @@ from mistify.jobs.job import Goal, Source
 def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -> float | None:
     """Return the difference between a package's accuracy and the tuned source's, None if one is unknown.
 
+    None as well for a package of one task: the source's accuracy is that of all.
+
     Args:
         accuracy: The accuracy of the package, or of one of its branches.
         source: None while it is unknown.
@@ -14,7 +16,7 @@ def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -
     Returns:
         For a share, the difference; for an error, its growth as a share of the tuned source's error.
     """
-    reference = None if source is None else source.tuned_accuracy
+    reference = None if source is None or goal.spec.task is not None else source.tuned_accuracy
     if accuracy is None or reference is None:
         return None
     if goal.metric.is_share:

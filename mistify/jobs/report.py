@@ -58,6 +58,8 @@ def report(job: Job) -> dict[str, object]:
     - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
     - `warning`: the limits that were likely to be missed, as predicted before the computation.
     - `compression`: the settings and the achieved figures; null if none was requested.
+    - `task`: the task that the package serves, as in a config; null for all that its source does, with which
+      it is then not compared (`accuracy_change`).
     - `source`: accuracies in LiteRT on the test data, as it came and tuned, and the scores of each output
       (`outputs`, `tuned_outputs`); latencies by number of threads; the training `steps` that tuned it, and
       those in which algorithms have prepared for all of their goals.
@@ -114,6 +116,7 @@ def _goal_report(goal: Goal, source: Source | None, formats: Sequence[AxisFormat
         "quantization": goal.spec.quantization.model_dump(mode="json"),
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
+        "task": None if goal.spec.task is None else goal.spec.task.model_dump(mode="json"),
         "hardware": hardware_of_goal(goal),
         "threads": goal.spec.threads,
         "latency_judged_by": judged_by(goal),

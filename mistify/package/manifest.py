@@ -20,6 +20,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.preparation import Preparation
 from mistify.config.data.targets import OVERALL, Target
 from mistify.config.package.compression import CompressionConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.quantization import Quantization
 from mistify.package.records import (
     FileName,
@@ -31,7 +32,7 @@ from mistify.package.records import (
 from mistify.package.training import Training
 from mistify.parsing.validation import InvalidValue
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 MANIFEST = "manifest.json"
 
 #: The network of a package, for inference.
@@ -57,8 +58,9 @@ def fixed_batch_signature(signature: str) -> str:
     return f"{signature}{FIXED_BATCH}"
 
 
-#: What formats before 3 do not have.
+#: What earlier formats do not have.
 _SINCE_FORMAT_3: Final = ("labels", "preparation")
+_SINCE_FORMAT_4: Final = "task"
 
 Figure = Annotated[float, Field(ge=0)]
 
@@ -188,6 +190,7 @@ class Manifest(Record):
         default_branch: Number of the branch that is the goal's own network, the one that all figures above
             describe.
         compression: The requested compression; None for none.
+        task: The task that the package serves, with properties or classes; None for all that its source does.
         note: The evidence by which limits on other hardware than the host were judged; what the precision did
             not gain, compared with the float32 package of the same checkpoint; what compression lost.
         tunable: Name -> weight that a device can tune and share with its peers; empty where none can be.
@@ -201,7 +204,7 @@ class Manifest(Record):
         created: Time of creation, with its time zone.
     """
 
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     job: str
     goal: str
     budget: dict[str, float]
@@ -223,6 +226,7 @@ class Manifest(Record):
     branches: tuple[Branch, ...] = ()
     default_branch: Annotated[int, Field(ge=0)] = 0
     compression: CompressionConfig | None = None
+    task: TaskConfig | None = None
     note: str = ""
     tunable: dict[str, TunableTensor] = Field(default_factory=dict)
     training: Training | None = None
@@ -240,8 +244,11 @@ class Manifest(Record):
     @model_serializer(mode="wrap")
     def _in_the_oldest_format(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = serialize(self)
-        if self.labels or self.preparation:
+        if self.task is not None:
             return content
+        del content[_SINCE_FORMAT_4]
+        if self.labels or self.preparation:
+            return content | {"format_version": 3}
         without = {key: value for key, value in content.items() if key not in _SINCE_FORMAT_3}
         return without | {"format_version": 2}
 
@@ -279,10 +286,10 @@ class Manifest(Record):
 def _upgraded(content: Any) -> Any:
     """Return the content of a manifest in the newest format.
 
-    Format 2 has neither names of classes nor preparations. Format 1 has accuracies on the test data alone,
-    which also decided between branches, and one target.
+    Format 3 has no task. Format 2 has neither names of classes nor preparations. Format 1 has accuracies on
+    the test data alone, which also decided between branches, and one target.
     """
-    if isinstance(content, dict) and content.get("format_version") == 2:
+    if isinstance(content, dict) and content.get("format_version") in (2, 3):
         return {**content, "format_version": FORMAT_VERSION}
     if not isinstance(content, dict) or content.get("format_version") != 1:
         return content

@@ -58,6 +58,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
             **asdict(edge),
             "budget": amounts(edge.budget, batch.formats),
             "costs": amounts(edge.costs, batch.formats),
+            "task": None if edge.task is None else edge.task.model_dump(mode="json"),
         }
         for edge in batch.edges
     ]
@@ -126,7 +127,8 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:
         counted(edge.steps, "step"),
         duration(edge.seconds),
     ]
-    yield f"[bold]{escape(listed(edge.goals))}[/]: {escape(', '.join(figures))}"
+    task = "" if edge.task is None else f" ({edge.task})"
+    yield f"[bold]{escape(listed(edge.goals))}[/]{escape(task)}: {escape(', '.join(figures))}"
     if edge.algorithm and not brief:
         yield f"[dim]{escape(edge.algorithm)}: {escape(edge.choice)}[/]"
     for choice, goals in {} if brief else names_by(edge.precisions.items()).items():

@@ -46,10 +46,12 @@ _NAME_WIDTH = 10
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _HARDWARE, _THREADS, _PREDICTED, _MEASURED = "hardware", "threads", "latency\npredicted", "latency\nmeasured"
+_TASK = "task"
 
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
     _GOAL: 0,
+    _TASK: 75,
     _PARENT: 115,
     _ALGORITHM: 125,
     _PRECISION: 95,
@@ -74,7 +76,7 @@ _ALWAYS = (_GOAL, _ACCURACY, _MET)
 def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
 
-    Precisions are shown if one is not float32, hardware if a goal is for other hardware than the server's
+    Tasks are shown if a goal has one, precisions if one is not float32, hardware if a goal is for other hardware than the server's
     machine, and threads if they differ. Below the source are its latencies on that hardware. The caption says
     with how many threads latencies are measured if no column does, which goals are judged by a predicted
     latency, and in how many steps algorithms have prepared for all goals. Beside accuracies are the
@@ -92,6 +94,8 @@ def table(job: Job, width: int = 80) -> Table:
         hidden.add(_PRECISION)
     if not any(map(hardware_named, job.goals)):
         hidden.add(_HARDWARE)
+    if not any(goal.spec.task for goal in job.goals):
+        hidden.add(_TASK)
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job)
     sections = list(_sections(job, min(threads, default=1)))
@@ -100,7 +104,7 @@ def table(job: Job, width: int = 80) -> Table:
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
         else:
-            left = column in (_ALGORITHM, _PRECISION, _HARDWARE, _MET)
+            left = column in (_TASK, _ALGORITHM, _PRECISION, _HARDWARE, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     for rows in sections:
         for row in rows:
@@ -207,6 +211,7 @@ def _source_rows(
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
     return {
         _GOAL: goal.id,
+        _TASK: str(goal.spec.task or ""),
         _PARENT: goal.parent or "source",
         _ALGORITHM: goal.algorithm or "-",
         _PRECISION: _precision(goal),

@@ -53,6 +53,7 @@ def manifest_of(
         branches=_branches(conversion, measured, task),
         default_branch=measured.default,
         compression=spec.compression,
+        task=spec.task,
         note="; ".join(filter(None, (conversion.note, measured.note))),
         tunable=dict(networks.tunable),
         training=networks.training,

@@ -111,7 +111,7 @@ def test_no_valid_manifest(package, text):
 
 def test_a_newer_format_says_what_to_do(package):
     directory, _ = package
-    change(directory, format_version=4, something="new")
+    change(directory, format_version=5, something="new")
     error = failure(directory, Manifest.load)
 
     assert error.code is ErrorCode.STORE_VERSION
