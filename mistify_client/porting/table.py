@@ -76,11 +76,11 @@ _ALWAYS = (_GOAL, _ACCURACY, _MET)
 def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
 
-    Tasks are shown if a goal has one, precisions if one is not float32, hardware if a goal is for other hardware than the server's
-    machine, and threads if they differ. Below the source are its latencies on that hardware. The caption says
-    with how many threads latencies are measured if no column does, which goals are judged by a predicted
-    latency, and in how many steps algorithms have prepared for all goals. Beside accuracies are the
-    differences from the tuned source's, in points, or in per cent for errors.
+    Tasks are shown if a goal has one, precisions if one is not float32, hardware if a goal is for other
+    hardware than the server's machine, and threads if they differ. Below the source are its latencies on that
+    hardware. The caption says with how many threads latencies are measured if no column does, which goals are
+    judged by a predicted latency, and in how many steps algorithms have prepared for all goals. Beside
+    accuracies are the differences from the tuned source's, in points, or in per cent for errors.
     """
     title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
     threads = {goal.spec.threads for goal in job.goals}

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from mistify.config.data.targets import OVERALL, Target
 from mistify.config.porting import AdaptationGoal
 from mistify.config.reading import goal_budget
-from mistify.config.task import TaskConfig
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
-from mistify.scenarios.classes import class_numbers
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.insertion import insert_goals
+from mistify_server.planning.tasks import canonical_task
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
@@ -66,7 +65,7 @@ def asked_goals(
                 branches=config.branches,
                 compression=config.compression,
                 tuning=config.tuning,
-                task=_canonical(config.task, classes),
+                task=canonical_task(config.task, classes),
             ),
             metric=resolved.data.metric,
             precision_choice=resolved.precision_choices.get(config.id, ""),
@@ -79,14 +78,6 @@ def _targets(goal: AdaptationGoal, data: DataSource) -> tuple[Target, ...]:
     """Return the targets of a goal, by the metrics of its data."""
     metrics = {**data.settings.metrics, OVERALL: data.metric}
     return tuple(Target(output, metrics[output], figure) for output, figure in (goal.accuracy or {}).items())
-
-
-def _canonical(task: TaskConfig | None, classes: Sequence[str] | None) -> TaskConfig | None:
-    """Return a task with its classes by their names, in the order of the source's output."""
-    if task is None or not task.classes or classes is None:
-        return task
-    numbers = class_numbers(task.classes, classes, len(classes))
-    return TaskConfig(classes=tuple(classes[number] for number in numbers))
 
 
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:

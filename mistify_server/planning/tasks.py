@@ -1,6 +1,6 @@
-"""Tasks that a model, or the algorithm of a goal, cannot serve."""
+"""Tasks of goals: those that a model or an algorithm cannot serve, and how equal ones are written alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from executors.contract.algorithm import built_in
 from mistify.config.porting import PortingConfig
@@ -31,6 +31,14 @@ def unserved_tasks(index: int, config: PortingConfig, inspection: Inspection) ->
         yield InvalidValue(str(task), expected, f'leave "task" out{use}').problem(f"[{index}].task")
     if task is not None and task.classes and inspection.classes is not None:
         yield from _unknown_classes(task, inspection.classes, f"[{index}].task")
+
+
+def canonical_task(task: TaskConfig | None, classes: Sequence[str] | None) -> TaskConfig | None:
+    """Return a task with its classes by their names, in the order of the source's output."""
+    if task is None or not task.classes or classes is None:
+        return task
+    numbers = class_numbers(task.classes, classes, len(classes))
+    return TaskConfig(classes=tuple(classes[number] for number in numbers))
 
 
 def _unknown_classes(task: TaskConfig, classes: tuple[str, ...], place: str) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
+from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import FORMAT_VERSION, MANIFEST, Manifest, MeasuredLatency, TensorInfo, Versions
 from mistify.package.records import describe_file
@@ -138,11 +139,20 @@ def test_without_anything_new_a_manifest_is_in_the_format_that_older_clients_rea
     directory, manifest = package
     content = json.loads((directory / MANIFEST).read_text())
     assert content["format_version"] == 2
-    assert not {"labels", "preparation"} & set(content)
-    assert Manifest.load(directory).format_version == manifest.format_version == 3
+    assert not {"labels", "preparation", "task"} & set(content)
+    assert Manifest.load(directory).format_version == manifest.format_version == FORMAT_VERSION
 
 
-def test_names_of_classes_and_preparations_are_of_the_newest_format(package):
+def test_only_a_task_needs_the_newest_format(package):
+    directory, manifest = package
+    task = TaskConfig(classes=("cat", "dog"))
+    Manifest.model_validate(manifest.model_dump() | {"task": task}).save(directory)
+    content = json.loads((directory / MANIFEST).read_text())
+    assert (content["format_version"], content["task"]) == (4, {"classes": ["cat", "dog"]})
+    assert Manifest.load(directory).task == task
+
+
+def test_names_of_classes_and_preparations_have_a_format_of_their_own(package):
     directory, manifest = package
     fields = {
         "labels": {"probabilities": ("cat", "dog")},
@@ -157,6 +167,7 @@ def test_names_of_classes_and_preparations_are_of_the_newest_format(package):
     manifest.save(directory)
     content = json.loads((directory / MANIFEST).read_text())
     assert content["format_version"] == 3
+    assert "task" not in content
     assert content["labels"] == {"probabilities": ["cat", "dog"]}
     assert content["preparation"]["text"] == {"tokens": {"length": 5, "vocabulary": "vocab.txt"}}
     assert Manifest.load(directory) == manifest

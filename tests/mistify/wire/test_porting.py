@@ -10,6 +10,7 @@ from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -65,6 +66,10 @@ tunings = st.builds(
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 4096),
 )
+words = st.lists(st.text("abc:1", min_size=1, max_size=5), min_size=2, max_size=3, unique=True)
+tasks = words.map(lambda chosen: TaskConfig(properties=tuple(chosen))) | words.map(
+    lambda chosen: TaskConfig(classes=tuple(chosen))
+)
 metrics = st.sampled_from([*Metric, Metric("top_two"), Metric("pinball_error")])
 targets = st.lists(st.builds(Target, texts, metrics, finite), max_size=3).map(tuple)
 scores = st.lists(st.builds(OutputScore, texts, metrics, finite), max_size=2).map(tuple)
@@ -77,6 +82,7 @@ specs = st.builds(
     branches=st.none() | branches,
     compression=st.none() | compressions,
     tuning=tunings,
+    task=st.none() | tasks,
 )
 goals = st.builds(
     Goal,
@@ -153,6 +159,7 @@ edges = st.builds(
     steps=int64,
     seconds=finite,
     warning=texts,
+    task=st.none() | tasks,
 )
 batches = st.builds(
     PlannedBatch,

@@ -13,6 +13,7 @@ from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Scores, Target
 from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify.jobs.package_spec import PackageSpec
@@ -305,3 +306,34 @@ def test_a_node_without_a_future_promises_nothing() -> None:
         0: at(0.8),
         1: Promise(Scores(0.7), (FLOAT32, FLOAT32)),
     }
+
+
+def test_goals_of_another_task_have_nodes_and_parents_of_their_own() -> None:
+    tasks = (None, TaskConfig(classes=("cat", "dog")), TaskConfig(properties=("odd",)))
+    asked = [
+        Goal(f"{number}-{limit}", batch=2, spec=PackageSpec({"flops": limit}, task=task))
+        for limit in (4.0, 2.0)
+        for number, task in enumerate(tasks)
+    ]
+    plan, goals = insert_goals(BARE, {}, asked)
+    assert [node.task for node in plan.nodes] == [task for task in tasks for _ in range(2)]
+    assert len({node.index for node in plan.nodes}) == 6
+    assert len({node.seed for node in plan.nodes}) == 6
+    assert {goal.id: goal.parent for goal in goals} == {
+        f"{number}-{limit}": None if limit == 4 else f"{number}-4.0"
+        for number in range(3)
+        for limit in (4.0, 2.0)
+    }
+
+
+def test_a_goal_joins_only_a_node_of_its_task() -> None:
+    cats, dogs = (TaskConfig(classes=(name, "frog")) for name in ("cat", "dog"))
+    plan, _ = insert_goals(BARE, {}, [Goal("cats", 2, PackageSpec({"flops": 4.0}, task=cats))])
+    more = [
+        Goal(f"more-{task.classes[0]}", 2, PackageSpec({"flops": 4.0}, task=task)) for task in (cats, dogs)
+    ]
+    grown, _ = insert_goals(plan, {0: at(0.9)}, more)
+    assert [(node.goals, node.task, node.parent) for node in grown.nodes] == [
+        (("cats", "more-cat"), cats, None),
+        (("more-dog",), dogs, None),
+    ]

@@ -55,6 +55,57 @@ def test_the_files_of_settings_are_found_below_a_root(store: Store, tmp_path: Pa
     assert data.settings.labels == {"kind": ("a", "b")}
 
 
+SPACE = {
+    "properties": {"how many": ["has", "exactly:2"], "which": ["0", "1", "3"]},
+    "names": {"odd": ["1", "3"]},
+    "tasks": {"two-odd": ["exactly:2", "odd"]},
+}
+
+
+def with_tasks(store: Store, root: Path, space: object, *tasks: object) -> tuple[list[str], list[str]]:
+    """Return the tasks of a batch as they are understood, and the problems, with a file of tasks."""
+    (root / "t.npz").touch()
+    (root / "tasks.json").write_text(json.dumps(space))
+    dataset = {"train": "t.npz", "test": "t.npz", "tasks": "tasks.json"}
+    raw = {"model": "digits-resnet", "adaptation_goal": {"FLOP": "0.5x"}, "dataset": dataset}
+    configs = [
+        PortingConfig.model_validate({**raw, "id": f"goal-{number}", "task": task})
+        for number, task in enumerate(tasks)
+    ]
+    problems = ProblemCollector()
+    models = ModelRepository(store.models, store.artifacts)
+    resolver = BatchResolver(models, DataRoots.of([root]), store.devices)
+    batches = resolver.resolve(collective_batches(configs), problems)
+    found = [str(config.task) for batch in batches for config in batch.batch.configs]
+    return found, [str(problem) for problem in problems.problems]
+
+
+def test_equal_tasks_are_written_alike(store: Store, tmp_path: Path) -> None:
+    tasks = ("two-odd", ["3", "exactly:2", "1"], "odd, exactly:2", ["has", "0"])
+    found, problems = with_tasks(store, tmp_path, SPACE, *tasks)
+    assert (found, problems) == (["exactly:2, odd"] * 3 + ["has, 0"], [])
+
+
+def test_a_mistake_in_a_task_is_found_with_its_place(store: Store, tmp_path: Path) -> None:
+    found, problems = with_tasks(store, tmp_path, SPACE, "two-odd", ["exactly:2", "od"], ["has"])
+    assert found == []
+    assert problems == [
+        '[1].task[1]: got "od"; expected one of 0, 1, 3, exactly:2, has, odd; did you mean "odd"?',
+        '[2].task: got ["has"]; expected a value of "which" as well: 0, 1, 3, odd; add one, for example "0"',
+    ]
+
+
+def test_a_mistake_in_the_file_of_tasks_is_found_with_its_place(store: Store, tmp_path: Path) -> None:
+    space = {**SPACE, "names": {"odd": ["1", "5"]}}
+    assert with_tasks(store, tmp_path, space, "two-odd") == (
+        [],
+        [
+            '[0].dataset.tasks.names.odd[1]: got "5"; expected one of 0, 1, 3, exactly:2, has; '
+            "remove it or use a known name"
+        ],
+    )
+
+
 def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
     tokens = {"tokens": {"vocabulary": "wrds.txt"}}
     dataset = {
