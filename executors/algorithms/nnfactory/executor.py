@@ -1,0 +1,78 @@
+"""NN-Factory on the server: a supernet for all tasks, with a slice for each goal (NN-Factory 3)."""
+
+import keras
+
+from executors.algorithms.baselines.uniform import UniformExecutor
+from executors.algorithms.nnfactory.params import NNFactoryParams
+from executors.algorithms.nnfactory.search import best, candidates
+from executors.algorithms.nnfactory.supernet import Supernet
+from executors.algorithms.nnfactory.training import FactoryTraining
+from executors.contract.assignment import Assignment
+from executors.contract.executor import StuckError
+from executors.contract.params import Params
+from executors.contract.preparation import PreparationProgress
+from executors.pruning.state import PruningState
+from executors.timing import activity
+from mistify.costs.budget import exceeded
+
+
+class NNFactoryExecutor(UniformExecutor):
+    """An executor that cuts a slice out of a supernet, which is trained once before the first edge.
+
+    A goal's network is the slice of its task; it takes no training step. Without a task, or where a source
+    has too few units for gates, networks are cut in width.
+    """
+
+    _params: NNFactoryParams
+
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self._loaded: tuple[bytes, Supernet] | None = None
+        self._is_slice = False
+
+    @property
+    def calibrated(self) -> bool:
+        """Check whether the network is a slice: it has learned with its batch norms as they are."""
+        return self._is_slice
+
+    def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
+        """Train the supernet of the source; do nothing if it has too few units for gates."""
+        return FactoryTraining(assignment, self._params, progress).finished()
+
+    def init(self, assignment: Assignment) -> None:
+        """Take the best slice for the assignment's task and budget.
+
+        Without a task, take a new network, or continue with the one that was delivered last.
+        """
+        slice_of_it = self.preview(assignment)
+        self._is_slice = slice_of_it is not None
+        if slice_of_it is None:
+            super().init(assignment)
+            return
+        state = PruningState.of(slice_of_it, assignment, self._structure_loss)
+        self._current = state.at_start_of(assignment)
+
+    def preview(self, assignment: Assignment) -> keras.Model | None:
+        """Return the slice that `init` takes; None where it takes none."""
+        if assignment.task is None or not assignment.prepared:
+            return None
+        with activity("cutting"):
+            supernet = self._supernet(assignment)
+            task = supernet.space.encode(supernet.space.parse(assignment.task.properties))
+            found = best(candidates(supernet, task, assignment.profiles), assignment.budget)
+            return supernet.slice(found.assembly)
+
+    def iterate(self) -> int:
+        """Cut a network without a task; a slice that exceeds its limits is the smallest one."""
+        if not self._is_slice:
+            return super().iterate()
+        assignment = self._state.assignment
+        over = ", ".join(exceeded(self.measure(), assignment.budget))
+        raise StuckError(f"{over} over the limit with the smallest slice for {assignment.task}")
+
+    def _supernet(self, assignment: Assignment) -> Supernet:
+        """Return the supernet that was prepared, loaded once."""
+        content = assignment.prepared
+        if self._loaded is None or self._loaded[0] != content:
+            self._loaded = content, Supernet.loaded(content, assignment.source)
+        return self._loaded[1]

@@ -1,0 +1,18 @@
+"""What a planner has to know of NN-Factory."""
+
+from executors.algorithms.nnfactory.gates import enough_units, gated_groups
+from executors.algorithms.nnfactory.params import NNFactoryParams
+from executors.contract.profile import AlgorithmProfile, by_distance
+from executors.structure import Structure
+
+
+def profile(params: NNFactoryParams, source: Structure) -> AlgorithmProfile:
+    """Return the profile: all training is taken once for all edges, and an edge takes none.
+
+    Nothing is prepared where the source has too few units for gates to choose among.
+    """
+    steps = params.answer_steps + params.gate_steps
+    prepares = enough_units(gated_groups(source))
+    return AlgorithmProfile.of(
+        params, lambda _factor: 0, preparation=by_distance(lambda _factor: steps) if prepares else ()
+    )

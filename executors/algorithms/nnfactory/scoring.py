@@ -1,0 +1,21 @@
+"""The table of quality: how well trained tasks are done within each limit."""
+
+from collections.abc import Sequence
+
+from executors.algorithms.nnfactory.quality import Quality
+from executors.algorithms.nnfactory.supernet import Supernet
+from executors.algorithms.nnfactory.tasks import TaskDistribution
+from executors.data import Dataset
+
+
+def measured_quality(
+    supernet: Supernet, tasks: TaskDistribution, data: Dataset, limits: Sequence[float]
+) -> Quality:
+    """Return the scores of trained tasks within some limits, on data that nothing was trained on."""
+    names, scores = [], []
+    for task in tasks.scored(data):
+        assemblies = supernet.assemblies(task.encoded, limits)
+        outputs = [supernet.outputs(task.data.inputs, assembly) for assembly in assemblies]
+        names.append(task.name)
+        scores.append(tuple(tasks.score(output, task) for output in outputs))
+    return Quality(tasks=tuple(names), limits=tuple(limits), scores=tuple(scores))

@@ -1,0 +1,69 @@
+"""The slice of a goal: of all limits that fit, the one with the best expected quality (NN-Factory 3.5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from executors.algorithms.nnfactory.supernet import Assembly, Supernet
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Budget, exceeded, share_left
+from mistify.costs.profiles import Profile
+
+#: Limits that are tried for a goal, between the least that was trained and all units.
+_TRIED: Final = 24
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A slice that a goal may get.
+
+    Attributes:
+        limit: The largest share of open units that the assembler was asked for.
+        assembly: The units that it opened.
+        costs: The costs of the slice.
+        expected: The mean quality of trained tasks within the limit.
+    """
+
+    limit: float
+    assembly: Assembly
+    costs: Mapping[str, float]
+    expected: float
+
+
+def candidates(
+    supernet: Supernet, task: npt.NDArray[np.float32], profiles: tuple[Profile, ...]
+) -> list[Candidate]:
+    """Return the slices of a task, the smallest limit first.
+
+    Costs are those of the slice's widths, by the profiles of hardware: latency needs no regression on
+    measured slices, as in the paper.
+
+    Args:
+        supernet: A trained supernet.
+        task: The encoded task [properties].
+        profiles: The hardware whose latency counts.
+    """
+    limits = [float(limit) for limit in np.geomspace(supernet.limits[0], 1.0, _TRIED)]
+    return [
+        Candidate(
+            limit,
+            assembly,
+            costs_of(supernet.structure.network(assembly.widths), profiles),
+            supernet.quality.expected(limit),
+        )
+        for limit, assembly in zip(limits, supernet.assemblies(task, limits), strict=True)
+    ]
+
+
+def best(found: Sequence[Candidate], budget: Budget) -> Candidate:
+    """Return the best slice within a budget; the one that exceeds it least where none is.
+
+    More open units are not always better: quality may fall towards the limit 1, which is hardly trained.
+    """
+    within = [one for one in found if not exceeded(one.costs, budget)]
+    if within:
+        return max(within, key=lambda one: one.expected)
+    return max(found, key=lambda one: share_left(one.costs, budget))

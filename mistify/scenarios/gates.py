@@ -1,0 +1,35 @@
+"""Gates from their logits: which units stay open within a limit (NN-Factory 3.3 and 5.2)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+
+def open_units(
+    logits: npt.NDArray[np.float32], limit: float, units: Sequence[int], least: Sequence[int]
+) -> list[npt.NDArray[np.bool_]]:
+    """Return whether each unit is open, for every group [units].
+
+    Open are the units whose logits are above 0. Of more than the limit allows, those with the lowest logits
+    are closed ("pruning based on importance", 5.2). Each group keeps its least number, even beyond the limit.
+
+    Args:
+        logits: Weights of the gates, group after group [all units].
+        limit: The largest share of all units that may be open.
+        units: Number of units of each group.
+        least: Number of units that each group keeps at least.
+    """
+    groups = np.split(logits, np.cumsum(units)[:-1])
+    needed = np.concatenate([_highest(own, count) for own, count in zip(groups, least, strict=True)])
+    ranked = np.where(needed, np.inf, logits)
+    allowed = max(int(limit * len(logits) + 1e-6), int(needed.sum()))
+    kept = _highest(ranked, allowed) & (ranked > 0)
+    return np.split(kept, np.cumsum(units)[:-1])
+
+
+def _highest(values: npt.NDArray[np.floating], count: int) -> npt.NDArray[np.bool_]:
+    """Return whether each value is among the highest; of equal ones the first are."""
+    chosen = np.zeros(len(values), bool)
+    chosen[np.argsort(-values, kind="stable")[:count]] = True
+    return chosen
