@@ -22,9 +22,10 @@ def with_answers_of_tasks(arrays: Arrays, request: Request, source: str) -> Arra
     Raises:
         MistifyError: INVALID_DATASET, a task that there is not, or an answer that is none.
     """
-    output = request.signature.outputs[0].name
-    name = first_of(list(arrays), output, Y)
-    if request.space is None or TASK not in arrays or name is None:
+    if request.space is None or not request.labelled or TASK not in arrays:
+        return arrays
+    name = first_of(list(arrays), request.signature.outputs[0].name, Y)
+    if name is None:
         return arrays
     tasks, targets, count = arrays[TASK], arrays[name], len(request.space.tasks)
     if tasks.shape != targets.shape:

@@ -99,7 +99,7 @@ class Request:
                 name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
                 if name is not None:
                     needed[name] = tensor
-        if self.space is not None and TASK in names:
+        if self.space is not None and self.labelled and TASK in names:
             one_each = {name: Tensor(name, ()) for name, each in needed.items() if isinstance(each, Answers)}
             needed |= one_each | {TASK: Tensor(TASK, ())}
         return needed

@@ -1,9 +1,11 @@
 """Data that answer many tasks: the examples and targets of one task, and those of some classes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from executors.data import Dataset, joined
+from executors.data import Dataset, joined, one_sided_tasks
 from mistify.parsing.validation import InvalidValue
 from mistify.scenarios.space import TaskSpace
 
@@ -88,3 +90,16 @@ def test_unknown_and_repeated_classes_are_refused(classes, message):
     with pytest.raises(InvalidValue, match="got") as caught:
         ANIMALS.of_classes(classes)
     assert str(caught.value) == message
+
+
+def test_tasks_whose_training_answers_are_all_alike_are_reported():
+    answers = np.array([[1, 0], [1, 1], [1, -1]], np.int8)
+    data = Dataset({"x": np.arange(3)}, {"y": np.ones(3, np.int64)}, answers=answers, space=SPACE)
+    (problem,) = one_sided_tasks(data, "dataset.train")
+    assert str(problem).startswith(
+        "dataset.train: got the task any-odd with 3 yes and 0 no; expected examples of both"
+    )
+
+    unanswered = replace(data, answers=np.array([[1, -1], [0, -1], [1, -1]], np.int8))
+    assert list(one_sided_tasks(unanswered, "dataset.train")) == []
+    assert list(one_sided_tasks(ANIMALS, "dataset.train")) == []

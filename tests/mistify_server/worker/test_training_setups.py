@@ -10,6 +10,7 @@ import pytest
 from executors.contract.params import Params
 from executors.data import Dataset, split
 from mistify.config.data.dataset import Augmentation, DataSettings
+from mistify.config.task import TaskConfig
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups
@@ -98,3 +99,39 @@ def test_nothing_is_predicted_for_what_is_not_distilled(setups, passes):
     recipe = taught("a", data=DataSource(train="first", test="test"))
     assert setups.prepare(recipe, Params(), distilled=False).teacher is None
     assert passes == []
+
+
+def test_a_task_of_classes_has_their_rows_of_the_teacher_and_their_examples(setups):
+    recipe, task = taught("a", data=DataSource(train="first", test="test")), TaskConfig(classes=("0", "2"))
+    setup = setups.prepare(recipe, Params(), task)
+    outputs = np.asarray(teacher("a")(setup.train.inputs["x"]))[:, [0, 2]]
+    expected = outputs / outputs.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(setup.teacher["y"], expected, atol=1e-6)
+    np.testing.assert_allclose(setups.teacher(recipe, task)(setup.train.inputs["x"]), expected, atol=1e-6)
+    whole = setups.prepare(recipe, Params())
+    for part, all_of_it in ((setup.train, whole.train), (setup.validation, whole.validation)):
+        of_classes = np.isin(all_of_it.targets["y"], (0, 2))
+        np.testing.assert_array_equal(part.inputs["x"], all_of_it.inputs["x"][of_classes])
+        np.testing.assert_array_equal(part.targets["y"], all_of_it.targets["y"][of_classes] // 2)
+        assert part.classes == {"y": ("0", "2")}
+    assert setups.teacher(recipe) is teacher("a")
+    assert whole.teacher["y"].shape[1] == 3
+
+
+def test_parents_are_cut_to_a_task_once(setups):
+    recipe, task = taught("a", data=DataSource(train="first", test="test")), TaskConfig(classes=("0", "2"))
+    cut = setups.parent(recipe, "b", task)
+    assert cut.output_shape == (None, 2)
+    assert setups.parent(recipe, "b", task) is cut
+    MODELS["cut"] = cut
+    assert setups.parent(recipe, "cut", task) is cut
+
+
+def test_an_algorithm_that_serves_tasks_has_a_whole_teacher_that_teaches_none(setups, monkeypatch):
+    monkeypatch.setattr(worker_setup, "algorithm", lambda name: SimpleNamespace(serves_tasks=True))
+    recipe, task = taught("a", data=DataSource(train="first", test="test")), TaskConfig(classes=("0", "2"))
+    assert setups.teacher(recipe, task) is teacher("a")
+    setup = setups.prepare(recipe, Params(), task)
+    assert setup.teacher is None
+    assert {*setup.train.targets["y"].tolist()} == {0, 1}
+    assert setups.prepare(recipe, Params()).teacher["y"].shape[1] == 3
