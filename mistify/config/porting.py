@@ -232,7 +232,6 @@ class PortingConfig(Settings):
             self._accuracy_is_measurable,
             self._compressed_to_the_end,
             self._trained_as_it_is_served,
-            self._data_answer_the_task,
             self._serves_one_task,
         )
         if mistakes := list(filter(None, map(mistake_of, checks))):
@@ -289,21 +288,6 @@ class PortingConfig(Settings):
                 f'leave out "tuning", or {" and ".join(map(shown, others))}',
             )
 
-    def _data_answer_the_task(self) -> None:
-        of_properties = self.task is not None and bool(self.task.properties)
-        if of_properties and self.dataset.tasks is None:
-            raise InvalidValue(
-                {"task": str(self.task)},
-                'data that answer tasks, whose properties are in a file named by "dataset.tasks"',
-                'add "tasks": "tasks.json" to "dataset", or leave "task" out',
-            )
-        if self.dataset.tasks is not None and not of_properties:
-            raise InvalidValue(
-                {"task": None if self.task is None else str(self.task), "dataset.tasks": self.dataset.tasks},
-                "a task with properties, as the data answer one task or another",
-                'add a task, for example "task": ["exactly:2", "odd"], or leave "tasks" out of "dataset"',
-            )
-
     def _serves_one_task(self) -> None:
         precision = self.quantization.precision
         beside = {
@@ -336,6 +320,28 @@ class PortingConfig(Settings):
                 f'write "{runs[0].value}", leave "quantization" out, or name other hardware',
             )
         return self
+
+    def check_answers(self) -> None:
+        """Make sure that the data answer the task, and no other tasks.
+
+        This cannot be said of a config whose data are those of a job.
+
+        Raises:
+            InvalidValue: They do not.
+        """
+        of_properties = self.task is not None and bool(self.task.properties)
+        if of_properties and self.dataset.tasks is None:
+            raise InvalidValue(
+                str(self.task),
+                'data that answer tasks, whose properties are in a file named by "dataset.tasks"',
+                'add "tasks": "tasks.json" to "dataset", or leave "task" out',
+            )
+        if self.dataset.tasks is not None and not of_properties:
+            raise InvalidValue(
+                None if self.task is None else str(self.task),
+                "a task with properties, as the data answer one task or another",
+                'add a task, for example "task": ["exactly:2", "odd"], or leave "tasks" out of "dataset"',
+            )
 
     @property
     def profile(self) -> NominalProfile | None:

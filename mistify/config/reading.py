@@ -22,7 +22,15 @@ from mistify.costs.profiles import NominalProfile
 from mistify.errors import THE_CONFIG, MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.rechecking import Rechecked, rechecked
-from mistify.parsing.validation import InvalidValue, Keys, json_path, problems_of, shown, unknown_name
+from mistify.parsing.validation import (
+    InvalidValue,
+    Keys,
+    json_path,
+    mistake_of,
+    problems_of,
+    shown,
+    unknown_name,
+)
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
 
 #: Goals with mistakes that are checked again for others: no error has room for those of more.
@@ -202,6 +210,7 @@ def _problems_together(
         yield from _unusable_names(written())
     accuracy, metrics = ("adaptation_goal", "accuracy"), (("dataset", "metric"), ("dataset", "metrics"))
     yield from _figures_above_shares(written(accuracy, *metrics))
+    yield from _unanswered_tasks(written(("task",), ("dataset",)))
     yield from _repeated_ids(values, places)
     yield from _unequal_hardware(written(("hardware",)), places)
 
@@ -220,6 +229,14 @@ def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Prob
                 yield wrong.problem(
                     json_path([output] if output else [], f"[{index}].adaptation_goal.accuracy")
                 )
+
+
+def _unanswered_tasks(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:
+    """Yield a problem for each task that the data do not answer, and for data that answer others."""
+    for index, config in configs.items():
+        mistake = mistake_of(config.check_answers) if "dataset" in config.model_fields_set else None
+        if mistake is not None:
+            yield mistake.problem(f"[{index}].task")
 
 
 def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[Problem]:

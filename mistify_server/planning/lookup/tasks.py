@@ -20,6 +20,10 @@ def with_tasks(batch: CollectiveBatch, tasks: str | None, problems: ProblemColle
         tasks: Path of the file with the space; None where the data have none.
         problems: Collects mistakes in the file, and in the tasks.
     """
+    for index, config in zip(batch.indices, batch.configs, strict=True):
+        if "dataset" not in config.model_fields_set:  # it is that of a job, and was not checked before
+            with_data = config.model_copy(update={"dataset": batch.dataset})
+            problems.check(f"[{index}].task", with_data.check_answers)
     if tasks is None:
         return batch
     place = f"[{batch.indices[0]}].dataset.tasks"

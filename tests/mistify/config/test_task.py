@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from mistify.config.porting import PortingConfig
-from mistify.config.reading import collective_batches, parse_batch
+from mistify.config.reading import OF_ANY_JOB, collective_batches, parse_batch
 from mistify.config.task import TaskConfig
 from mistify.errors import MistifyError
 
@@ -47,6 +47,12 @@ def test_forms_of_a_task(written: Any, task: TaskConfig, shown: str) -> None:
     assert str(task) == shown
     kind = TypeAdapter(TaskConfig)
     assert kind.validate_json(kind.dump_json(task)) == task
+
+
+def test_tasks_of_goals_that_are_added_to_a_job_are_left_to_the_server() -> None:
+    raw = {"id": "a", "task": ["odd"], "adaptation_goal": {"FLOP": "0.5x"}}
+    (config,) = parse_batch(json.dumps(raw), common=OF_ANY_JOB)
+    assert config.task == TaskConfig(properties=("odd",))
 
 
 def test_goals_of_several_tasks_are_one_batch() -> None:
@@ -113,18 +119,17 @@ def test_a_goal_has_one_task_or_a_list() -> None:
         ),
         (
             {"task": ["exactly:2", "odd"]},
-            '[0]: got {"task": "exactly:2, odd"}; expected data that answer tasks, whose properties are in a '
-            'file named by "dataset.tasks"; add "tasks": "tasks.json" to "dataset", or leave "task" out',
+            '[0].task: got "exactly:2, odd"; expected data that answer tasks, whose properties are in a file '
+            'named by "dataset.tasks"; add "tasks": "tasks.json" to "dataset", or leave "task" out',
         ),
         (
             {"dataset": WITH_TASKS},
-            '[0]: got {"task": null, "dataset.tasks": "tasks.json"}; expected a task with properties, as the '
+            "[0].task: got null; expected a task with properties, as the "
             "data answer one task or another; add a task",
         ),
         (
             {"dataset": WITH_TASKS, "task": CLASSES},
-            '[0]: got {"task": "classes cat, dog, frog", "dataset.tasks": "tasks.json"}; '
-            "expected a task with properties",
+            '[0].task: got "classes cat, dog, frog"; expected a task with properties',
         ),
         (
             {"task": CLASSES, "branches": {"count": 2}, "tuning": {"trainable": "head"}},

@@ -12,9 +12,10 @@ from pydantic import Field
 from mistify.config.data.dataset import DatasetConfig
 from mistify.config.files import FileField, PathKind
 from mistify.config.porting import PortingConfig
-from mistify.config.reading import collective_batches
+from mistify.config.reading import collective_batches, parse_batch
 from mistify.uploads import UploadName
 from mistify_client.porting.local_files import local_files
+from mistify_server.planning.lookup import tasks as lookup_tasks
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
@@ -93,6 +94,22 @@ def test_a_mistake_in_a_task_is_found_with_its_place(store: Store, tmp_path: Pat
         '[1].task[1]: got "od"; expected one of 0, 1, 3, exactly:2, has, odd; did you mean "odd"?',
         '[2].task: got ["has"]; expected a value of "which" as well: 0, 1, 3, odd; add one, for example "0"',
     ]
+
+
+def test_data_of_a_job_have_to_answer_the_tasks_that_are_added_to_it(tmp_path: Path) -> None:
+    """Goals that leave out their data were not checked when their config was read."""
+    (tmp_path / "tasks.json").write_text(json.dumps(SPACE))
+    data = {"dataset": {"train": "t.npz", "test": "t.npz", "tasks": "tasks.json"}, "model": "net"}
+    added = [
+        {"id": "a", "task": "two-odd", "adaptation_goal": {"FLOP": "0.5x"}},
+        {"id": "b", "adaptation_goal": {"FLOP": "0.5x"}},
+    ]
+    (batch,) = collective_batches(parse_batch(json.dumps(added), common=data))
+    problems = ProblemCollector()
+    with_tasks_of_job = lookup_tasks.with_tasks(batch, str(tmp_path / "tasks.json"), problems)
+    assert [str(config.task) for config in with_tasks_of_job.configs] == ["exactly:2, odd", "None"]
+    (problem,) = problems.problems
+    assert str(problem).startswith("[1].task: got null; expected a task with properties")
 
 
 def test_a_mistake_in_the_file_of_tasks_is_found_with_its_place(store: Store, tmp_path: Path) -> None:
