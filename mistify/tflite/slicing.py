@@ -31,6 +31,11 @@ _TYPES: Final[Mapping[int, type[np.generic]]] = {
 }
 
 
+#: The largest int8, and the least value that it stands for.
+_HIGHEST: Final = 127
+_LEAST_STEP: Final = 1e-6
+
+
 @dataclass(frozen=True)
 class OpenUnits:
     """The units of a group that a slice keeps, and how it modulates them.
@@ -121,17 +126,25 @@ def _cut_constant(model: Any, places: CutPlaces, cut: ConstantCut, groups: Seque
         ):
             quantization.scale = np.asarray(quantization.scale)[kept]
             quantization.zeroPoint = np.asarray(quantization.zeroPoint)[kept]
-    made = cut.axes[0]
-    group = groups[made.group]
-    if cut.modulated and group.scale is not None:
-        content = _scaled(
-            content, quantization, made.axis, np.tile(np.repeat(group.scale, made.span), made.repeats)
-        )
-    if cut.shifted and group.shift is not None:
-        content = _shifted(content, quantization, np.tile(np.repeat(group.shift, made.span), made.repeats))
+    if cut.modulated:
+        content = _modulated(content, quantization, cut, groups[cut.axes[0].group])
     for tensor in tensors:
         tensor.quantization = quantization
     _replace(model, tensors, content)
+
+
+def _modulated(content: Array, quantization: Any, cut: ConstantCut, group: OpenUnits) -> Array:
+    """Return a kernel or a bias times the scales, and a bias plus the shifts, of the units that it makes."""
+    made = cut.axes[0]
+    scale, shift = (
+        None if of_units is None else np.tile(np.repeat(of_units, made.span), made.repeats)
+        for of_units in (group.scale, group.shift)
+    )
+    if cut.shifted and content.dtype == np.int8:
+        return _requantized(content, quantization, scale, shift)
+    if scale is not None:
+        content = _scaled(content, quantization, made.axis, scale)
+    return _shifted(content, quantization, shift) if cut.shifted and shift is not None else content
 
 
 def _entries(axis: CutAxis, units: int, kept: Indices) -> Indices:
@@ -153,6 +166,15 @@ def _scaled(content: Array, quantization: Any, axis: int, scale: Floats) -> Arra
         return content
     factors = scale.reshape([-1 if number == axis else 1 for number in range(content.ndim)])
     return (content.astype(np.float32) * factors).astype(content.dtype)
+
+
+def _requantized(content: Array, quantization: Any, scale: Floats | None, shift: Floats | None) -> Array:
+    """Return what is added behind a product as a bias: integers of one step for all units."""
+    values = (content.astype(np.float32) - quantization.zeroPoint[0]) * quantization.scale[0]
+    values = (values if scale is None else values * scale) + (0 if shift is None else shift)
+    step = max(float(np.abs(values).max()), _LEAST_STEP) / _HIGHEST
+    quantization.scale, quantization.zeroPoint = np.array([step], np.float32), np.zeros(1, np.int64)
+    return np.round(values / step).astype(np.int8)
 
 
 def _shifted(content: Array, quantization: Any, shift: Floats) -> Array:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from executors.compression import compressed, quantization_aware
-from executors.contract.package_parts import PackageParts
+from executors.contract.package_parts import Factory, PackageParts
 from executors.data import Array, Dataset, HeldOut
 from executors.outputs.objectives import OutputObjective, empty_classes, named, objectives_of
 from executors.structure.exporting import folded
@@ -25,6 +25,7 @@ from mistify_server.worker.packaging.conversion.activations import Calibration, 
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.factory import factory_files
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
@@ -93,6 +94,7 @@ def package_model(
         other_files={
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
             **(_block_store(parts, task, sample.examples, objectives) if parts.blocks else {}),
+            **(_factory(parts.factory, task, sample.examples, objectives) if parts.factory else {}),
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
@@ -128,10 +130,19 @@ def _block_store(
     parts: PackageParts, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
     """Return the block store of a package; no block is trained for its precision."""
-    precision = task.spec.quantization.precision
-    precision = Quantization.INT8 if precision is Quantization.INT8_QAT else precision
+    precision = task.spec.quantization.precision.stored_as
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     return block_store(parts.blocks, precision, examples, kinds, parts.served)
+
+
+def _factory(
+    factory: Factory, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
+) -> dict[str, bytes]:
+    """Return the factory of a package; its network is not trained for its precision."""
+    asked = task.spec.quantization
+    quantization = asked.model_copy(update={"precision": asked.precision.stored_as})
+    kinds = {name: kind_of(objective) for name, objective in objectives.items()}
+    return factory_files(factory, quantization, examples, kinds)
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

@@ -27,6 +27,7 @@ from mistify.package.cut_places import (
 )
 from mistify.tflite.combining import read_network
 from mistify.tflite.packing import packed
+from mistify_server.worker.packaging.conversion.pairing import builtin_code, paired
 
 Ids = npt.NDArray[np.int64]
 
@@ -47,8 +48,8 @@ def find_cut_places(
 ) -> tuple[bytes, CutPlaces]:
     """Return a converted network prepared for cuts, and where the units of groups are in it.
 
-    The converter gives operators that read equal constants one tensor. In the result, each operator has tensors
-    of its own, as slices may need different ones; they still share their buffer.
+    The converter gives operators that read equal constants one tensor. In the result, each operator has
+    tensors of its own, as slices may need different ones; they still share their buffer.
 
     Args:
         network: Content of the `.tflite` of the structure's model, batch norm folded.
@@ -124,7 +125,7 @@ class _Places:
             fractions: Fraction of its units that each group has lost -> the group's number.
         """
         for graph, (own, other) in enumerate(zip(self._whole.subgraphs, narrower.subgraphs, strict=True)):
-            for number, others_number in _paired(self._whole, own, narrower, other).items():
+            for number, others_number in paired(self._whole, own, narrower, other).items():
                 tensor, cut = own.tensors[number], other.tensors[others_number]
                 shrunk = self._shrunk(tensor.shape, cut.shape, fractions)
                 if self._whole.buffers[tensor.buffer].data is None:
@@ -152,11 +153,12 @@ class _Places:
 
     def found(self) -> CutPlaces:
         """Return all places; a constant that several graphs hold is listed once."""
-        makers = set(self._inputs_of_makers(_KERNEL)), set(self._inputs_of_makers(_BIAS))
+        kernels, biases = self._made_by()
         tensors: dict[Any, list[TensorPlace]] = {}
         for (graph, number), axes in self._constants.items():
             buffer = self._whole.subgraphs[graph].tensors[number].buffer
-            modulated, shifted = ((graph, number) in inputs for inputs in (makers[0] | makers[1], makers[1]))
+            shifted = (graph, number) in biases
+            modulated = shifted or (graph, number) in kernels
             key = buffer, tuple(sorted(axes, key=lambda axis: axis.axis)), modulated, shifted
             tensors.setdefault(key, []).append((graph, number))
         return CutPlaces(
@@ -179,34 +181,46 @@ class _Places:
                 raise ValueError("the converter has merged units of several groups")
             yield axis, group, int(length) // self._groups[group].size
 
-    def _inputs_of_makers(self, position: int) -> Iterator[TensorPlace]:
-        """Yield the kernels, or the biases, of operators that make the units of a group."""
+    def _made_by(self) -> tuple[set[TensorPlace], set[TensorPlace]]:
+        """Return the kernels, and the biases, by which operators make the units of groups."""
+        kernels, biases = set[TensorPlace](), set[TensorPlace]()
         for graph, own in enumerate(self._whole.subgraphs):
+            stored = _stored(self._whole, own)
             for operator in own.operators:
-                if _code(self._whole, operator) in _MAKERS and len(operator.inputs) > position:
-                    kernel = (graph, int(operator.inputs[_KERNEL]))
-                    if any(axis.axis == 0 for axis in self._constants.get(kernel, ())):
-                        yield graph, int(operator.inputs[position])
+                if builtin_code(self._whole, operator) not in _MAKERS:
+                    continue
+                kernel = stored.get(int(operator.inputs[_KERNEL]), int(operator.inputs[_KERNEL]))
+                if any(axis.axis == 0 for axis in self._constants.get((graph, kernel), ())):
+                    bias = _bias_of(self._whole, own, operator)
+                    kernels.add((graph, kernel))
+                    biases.add((graph, stored.get(bias, bias)))
+        return kernels, biases
 
 
-def _code(network: Any, operator: Any) -> int:
-    return int(network.operatorCodes[operator.opcodeIndex].builtinCode)
+def _bias_of(network: Any, graph: Any, maker: Any) -> int:
+    """Return the bias of an operator, or the constant that is added behind it instead; -1 for none."""
+    if len(maker.inputs) > _BIAS and maker.inputs[_BIAS] >= 0:
+        return int(maker.inputs[_BIAS])
+    made = int(maker.outputs[0])
+    for operator in graph.operators:
+        if made in operator.inputs:
+            match builtin_code(network, operator):
+                case schema.BuiltinOperator.RESHAPE:  # behind a product of more than two dimensions
+                    made = int(operator.outputs[0])
+                case schema.BuiltinOperator.ADD:
+                    return next(int(number) for number in operator.inputs if number != made)
+                case _:
+                    return -1
+    return -1
 
 
-def _paired(network: Any, graph: Any, narrower: Any, other: Any) -> dict[int, int]:
-    """Return the tensors of a graph, and those of the narrower network in the same places.
-
-    Raises:
-        ValueError: The graphs have different operators.
-    """
-    codes = [_code(network, operator) for operator in graph.operators]
-    if codes != [_code(narrower, operator) for operator in other.operators]:
-        raise ValueError("the converter uses other operators for a slice than for the whole network")
-    pairs = list(zip([*graph.inputs, *graph.outputs], [*other.inputs, *other.outputs], strict=True))
-    for operator, others_operator in zip(graph.operators, other.operators, strict=True):
-        pairs += zip(operator.inputs, others_operator.inputs, strict=True)
-        pairs += zip(operator.outputs, others_operator.outputs, strict=True)
-    return {int(number): int(others_number) for number, others_number in pairs if number >= 0}
+def _stored(network: Any, graph: Any) -> dict[int, int]:
+    """Return the constants that are stored in another precision, by the tensors that they become."""
+    return {
+        int(operator.outputs[0]): int(operator.inputs[0])
+        for operator in graph.operators
+        if builtin_code(network, operator) == schema.BuiltinOperator.DEQUANTIZE
+    }
 
 
 def _is_shape(tensor: Any) -> bool:

@@ -1,0 +1,145 @@
+"""The factory of a package: a network, and an assembler that says which units a task needs (NN-Factory 3).
+
+Devices cut slices out of the network for tasks and limits of their own. Three files of a package are its
+factory: `supernet.tflite` has all units, `assembler.tflite` returns the gates of a task within a limit, and
+`factory.json` describes both.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.package.cut_places import CutPlaces
+from mistify.package.manifest import TensorInfo
+from mistify.package.opened import Package
+from mistify.package.records import (
+    PackagedFile,
+    Record,
+    corrupt_package,
+    digest_of,
+    parse_record,
+    read_content,
+)
+from mistify.package.training import OutputEncoding
+from mistify.scenarios.quality import Quality
+from mistify.scenarios.space import TaskSpace
+
+__all__ = ["FACTORY", "FactoryStore", "SlicedGroup"]
+
+FACTORY_FORMAT: Final = 1
+
+FACTORY: Final = "factory.json"
+SUPERNET: Final = "supernet.tflite"
+ASSEMBLER: Final = "assembler.tflite"
+
+#: The inputs of the assembler, [requests, properties] and [requests, 1].
+TASK_INPUT: Final = "task"
+LIMIT_INPUT: Final = "limit"
+
+#: Its outputs [requests, units of all groups]: gates are open above 0. The last two are optional.
+LOGITS: Final = "logits"
+SCALES: Final = "scales"
+SHIFTS: Final = "shifts"
+
+
+class SlicedGroup(Record):
+    """A group of units that slices have some of.
+
+    Attributes:
+        units: Number of units.
+        least: Units that every slice has at least.
+    """
+
+    name: str
+    units: Annotated[int, Field(ge=1)]
+    least: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _has_its_least(self) -> "SlicedGroup":
+        if self.least > self.units:
+            raise ValueError(f"{self.least} of {self.units} units of {self.name} have to stay open")
+        return self
+
+
+class FactoryStore(Record):
+    """The content of `factory.json`.
+
+    Attributes:
+        format_version: The version of this file's format.
+        space: The tasks that can be asked for.
+        quality: The scores of trained tasks within each limit.
+        groups: The groups of units, in the order of the assembler's outputs.
+        places: Where their units are in the network.
+        kinds: Output -> the kind of its values. Outputs not listed are classes, before the softmax.
+        supernet: The file of the network.
+        assembler: The file of the assembler.
+    """
+
+    format_version: Literal[1] = FACTORY_FORMAT
+    space: TaskSpace
+    quality: Quality
+    groups: Annotated[tuple[SlicedGroup, ...], Field(min_length=1)]
+    places: CutPlaces
+    kinds: dict[str, OutputEncoding] = Field(default_factory=dict)
+    supernet: PackagedFile
+    assembler: PackagedFile
+
+    @model_validator(mode="after")
+    def _places_of_these_groups(self) -> "FactoryStore":
+        if self.places.units != tuple(group.units for group in self.groups):
+            raise ValueError(f"the places are of groups of {self.places.units} units")
+        return self
+
+    def kind_of(self, output: TensorInfo) -> OutputEncoding:
+        """Return the kind of an output's values."""
+        return self.kinds.get(output.name, OutputEncoding.LOGITS)
+
+    def as_json(self) -> bytes:
+        """Return the content of `factory.json`."""
+        return (self.model_dump_json(by_alias=True) + "\n").encode()
+
+    @classmethod
+    def of(cls, package: Package) -> "FactoryStore":
+        """Return the description of a package's factory.
+
+        Raises:
+            MistifyError: NOT_FOUND, the package has none; STORE_VERSION, a newer version of Mistify wrote it;
+                CORRUPT_PACKAGE with every problem in it.
+        """
+        if FACTORY not in package.manifest.files:
+            note = f" ({package.manifest.note})" if package.manifest.note else ""
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f"the package {package.directory} has no assembler of networks for other tasks{note}; "
+                'algorithms that train one put it into a package with "inside": true',
+            )
+        content = read_content(package.directory, FACTORY)
+        return parse_record(package.directory / FACTORY, content, cls, FACTORY_FORMAT)
+
+    def read_supernet(self, directory: Path) -> bytes:
+        """Return the content of the network's file.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, it is missing, or is not the one that the factory was made with.
+        """
+        return _read(directory / SUPERNET, self.supernet)
+
+    def read_assembler(self, directory: Path) -> bytes:
+        """Return the content of the assembler's file.
+
+        Raises:
+            MistifyError: As for `read_supernet`.
+        """
+        return _read(directory / ASSEMBLER, self.assembler)
+
+
+def _read(path: Path, expected: PackagedFile) -> bytes:
+    content = path.read_bytes() if path.is_file() else None
+    actual = None if content is None else PackagedFile.of(content)
+    if content is None or actual != expected:
+        value = "no such file" if actual is None else digest_of(actual)
+        problem = Problem(str(path), value, digest_of(expected), "fetch the package again")
+        raise corrupt_package(path.parent, [problem])
+    return content

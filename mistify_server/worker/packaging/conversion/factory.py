@@ -1,0 +1,93 @@
+"""The factory of a package: a converted network with the places of its units, and its assembler."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Final
+
+import keras
+import numpy as np
+
+from executors.contract.package_parts import Factory
+from executors.structure import Role, Structure, analyse, fold_batch_norm, model_of
+from executors.structure.exporting import folded
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.package.factory import ASSEMBLER, FACTORY, SUPERNET, FactoryStore
+from mistify.package.records import PackagedFile
+from mistify.package.training import OutputEncoding
+from mistify_server.worker.packaging.conversion.activation_ranges import with_ranges_of
+from mistify_server.worker.packaging.conversion.converter import convert, convert_function
+from mistify_server.worker.packaging.conversion.cut_places import find_cut_places
+from mistify_server.worker.packaging.conversion.representative import Examples
+
+#: Slices whose activations give integers their scales.
+_SLICES: Final = 12
+
+#: In place of zeros; float16 has numbers near it.
+_TINY: Final = 1e-6
+
+#: Examples for the conversions whose scales are not used.
+_FEW: Final = 4
+
+
+def factory_files(
+    factory: Factory,
+    quantization: QuantizationConfig,
+    examples: Examples,
+    kinds: Mapping[str, OutputEncoding],
+) -> dict[str, bytes]:
+    """Convert a factory, and return its files by name.
+
+    Args:
+        quantization: The precision of the network; quantization-aware training is not possible. The assembler
+            is float32.
+        examples: Input -> training data, from which integers take the scales of activations; may be empty
+            otherwise.
+        kinds: Output of the network -> its encoding.
+
+    Raises:
+        ValueError: The converter has merged units of the network, so that they cannot be cut.
+    """
+    names, rules = [group.name for group in factory.groups], factory.structure.rules
+    network = fold_batch_norm(model_of(factory.structure.graph))
+    network = _with_biases(analyse(network, rules), names)
+    few = {name: array[:_FEW] for name, array in examples.items()}
+    converted, places = find_cut_places(
+        convert(network, quantization, few or None),
+        analyse(network, rules),
+        names,
+        partial(convert, quantization=quantization, examples=few or None),
+    )
+    if quantization.precision.integer:
+        slices = list(factory.slices(_SLICES))
+        parts = [
+            {name: array[at :: len(slices)] for name, array in examples.items()} for at in range(_SLICES)
+        ]
+        converted = with_ranges_of(
+            converted,
+            (convert(one, quantization, part) for one, part in zip(slices, parts, strict=True)),
+        )
+    assembler = convert_function(folded(factory.assembler), QuantizationConfig())
+    store = FactoryStore(
+        space=factory.space,
+        quality=factory.quality,
+        groups=tuple(factory.groups),
+        places=places,
+        kinds=dict(kinds),
+        supernet=PackagedFile.of(converted),
+        assembler=PackagedFile.of(assembler),
+    )
+    return {SUPERNET: converted, ASSEMBLER: assembler, FACTORY: store.as_json()}
+
+
+def _with_biases(structure: Structure, groups: Collection[str]) -> keras.Model:
+    """Return the network of a structure, in which no bias of a maker of units is all zero.
+
+    The converter leaves out such biases, to which slices may have to add shifts, and stores equal ones once.
+    """
+    network, rng = model_of(structure.graph), np.random.default_rng(0)
+    slots = (slot for name in groups for slot in structure.groups[name].slots)
+    for name in sorted({slot.layer for slot in slots if slot.role is Role.MAKES}):
+        bias = getattr(network.get_layer(name), "bias", None)
+        if bias is not None and not np.any(bias):
+            bias.assign(rng.uniform(_TINY, 2 * _TINY, bias.shape))
+    return network
