@@ -77,6 +77,13 @@ class AdaptationExecutor(ABC):
         """
         return None
 
+    def reference(self, assignment: Assignment) -> keras.Model | None:
+        """Return the network whose answers stand for those that nobody knows, to the task of an assignment.
+
+        Needs no `init`, and changes nothing. Only algorithms that serve tasks have one.
+        """
+        return None
+
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
         """Return a package's parts beside its network: nothing, unless an algorithm overrides it.
 

@@ -47,6 +47,7 @@ def packaged_goal(
         achieved=achieved,
         measured=package.measured,
         accuracy=package.accuracy,
+        metric=package.metric or goal.metric,
         reason=reason,
         note="; ".join(filter(None, (goal.note, package.note, unforeseen))),
         seconds=adapted.seconds + (branches.seconds if branches else 0.0),

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from mistify.config.data.dataset import DataSettings
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -34,6 +35,10 @@ class Recipe(Message):
     def taught_by(self, teacher: str, **changes: Any) -> "TaughtRecipe":
         """Return the recipe with a teacher, and with other values of some fields."""
         return TaughtRecipe(**{**dict(self), "teacher": teacher, **changes})
+
+    def with_settings(self, settings: DataSettings) -> Self:
+        """Return the recipe with other settings of its data."""
+        return self.model_copy(update={"data": self.data.model_copy(update={"settings": settings})})
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

@@ -168,6 +168,7 @@ class PackageResult(TaskDone):
         measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
         accuracy: Accuracy of the package on the test data, for the report, and to judge whether the goal is
             met.
+        metric: Metric of `accuracy`; None stands for the goal's.
         validation_accuracy: Accuracy on the validation data, by which choices are made.
         validation_metric: Metric of `validation_accuracy`; None stands for the goal's.
         output_scores: Output -> score on the test data, by a metric of its own.
@@ -185,6 +186,7 @@ class PackageResult(TaskDone):
     accuracy: float
     validation_accuracy: float
     validation_metric: Metric | None = None
+    metric: Metric | None = None
     output_scores: tuple[OutputScore, ...] = ()
     validation_output_scores: tuple[OutputScore, ...] = ()
     note: str = ""

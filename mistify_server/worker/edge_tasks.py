@@ -63,6 +63,7 @@ class EdgeRunner:
         setup = self._setups.prepare(task.recipe, params, task.task)
         parent = self._setups.parent(task.recipe, task.parent, task.task)
         assignment = self._assignment(task, params, parent, task.budget, setup)
+        task = task.model_copy(update={"recipe": task.recipe.with_settings(setup.settings)})
         outcome = self._run_edge_or_take_source(task, _new_executor(task, params), params, assignment)
         return AdaptResult(
             checkpoint=self._checkpoints.save(outcome.model),

@@ -69,6 +69,7 @@ class Packager:
         recipe = task.recipe
         params = params_of(recipe)
         setup = self._setups.prepare(recipe, params, task.spec.task, distilled=task.spec.needs_training)
+        task = task.model_copy(update={"recipe": recipe.with_settings(setup.settings)})
         if task.branches:
             task = self._of_own_branch(task, task.branches, setup.validation)
         model = self._checkpoints.shared(task.checkpoint)
@@ -90,10 +91,14 @@ class Packager:
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
+        unanswered = self._setups.note(recipe, task.spec.task)
         whole = analyse(self._setups.teacher(recipe), params.layers)
         layers = layer_table(whole, analyse(model), profile_of(task))
         return made.model_copy(
-            update={"note": "; ".join(filter(None, (made.note, reason, parts.note))), "layers": layers}
+            update={
+                "note": "; ".join(filter(None, (made.note, reason, parts.note, unanswered))),
+                "layers": layers,
+            }
         )
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:

@@ -1,14 +1,18 @@
 """The scope of a task: the part of the source's network, of the data and of their settings that it needs."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import keras
 import numpy as np
 
 from executors.data import Dataset
 from executors.data.errors import invalid
+from executors.outputs.objectives import objectives_of
+from executors.outputs.pseudo_labels import with_pseudo_labels
 from executors.structure import narrow_outputs
 from executors.structure.signature import Output, Signature, signature_of
+from executors.training.evaluation import Evaluation
 from mistify.config.data.dataset import DataSettings
 from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -19,10 +23,18 @@ from mistify.wording import listed
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.worker.description.labels import labels_of
 
+#: Trained tasks that are named beside one that is not.
+_NEAREST: Final = 3
+
 
 @dataclass(frozen=True)
 class TaskScope:
     """All that the data teach: nothing is left out."""
+
+    @property
+    def note(self) -> str:
+        """A remark on what is measured, for people; empty where there is nothing to say."""
+        return ""
 
     def network(self, source: keras.Model) -> keras.Model:
         """Return the part of a network that the task needs; the network itself where that is all of it."""
@@ -57,6 +69,63 @@ class PropertyScope(TaskScope):
             expected = f"at least one answer to the task {self.task}"
             raise invalid(Problem(f"dataset.{part}", "no answer", expected, "add some"))
         return answered
+
+    def is_answered(self, *parts: Dataset) -> bool:
+        """Check whether each part of the data has an example with an answer."""
+        return all(len(part.of_task(self.task)) for part in parts)
+
+    def unanswered(self, reference: keras.Model, train: Dataset) -> "UnansweredScope":
+        """Return the scope with the answers of a network in the place of those that the data lack.
+
+        Args:
+            train: Training data, whose tasks are known.
+        """
+        space, answers = train.space, train.answers
+        if space is None or answers is None:
+            raise ValueError("the data answer no tasks")
+        trained = {task: column for task, column in space.listed.items() if answers[:, column].max() >= 0}
+        nearest = [task for task in space.nearest(self.task, len(space.listed)) if task in trained]
+        return UnansweredScope(self.task, reference, tuple(nearest[:_NEAREST]))
+
+
+@dataclass(frozen=True)
+class UnansweredScope(TaskScope):
+    """A task with properties to which the data have no answers: those of a network stand for them.
+
+    Attributes:
+        reference: The network.
+        nearest: The trained tasks that share most properties with it.
+    """
+
+    task: Task
+    reference: keras.Model
+    nearest: tuple[Task, ...]
+
+    def data(self, data: Dataset, part: str) -> Dataset:
+        """Return all examples, with the network's answers as targets."""
+        outputs = Evaluation(self.reference).outputs(data.inputs)
+        signature, objectives = signature_of(self.reference), objectives_of(self.reference, data)
+        answered = with_pseudo_labels(
+            data.inputs, outputs, signature, source=f"dataset.{part}", objectives=objectives
+        )
+        return replace(data, targets=answered.targets)
+
+    def settings(self, settings: DataSettings) -> DataSettings:
+        """Return settings with metrics that need no labels."""
+        metrics = {output: metric.without_labels for output, metric in settings.metrics.items()}
+        metric = settings.metric and settings.metric.without_labels
+        return settings.model_copy(update={"metric": metric, "metrics": metrics})
+
+    @property
+    def note(self) -> str:
+        """Say whether the task was trained, and that its accuracy is not known."""
+        nearest = "; ".join(map(str, self.nearest))
+        untrained = f'never trained: "{self.task}"; the nearest trained tasks are {nearest}'
+        unmeasured = (
+            "the data have no answers to the task: in place of its accuracy, the agreement with the best "
+            "network for it was measured"
+        )
+        return unmeasured if self.task in self.nearest else f"{untrained}; {unmeasured}"
 
 
 @dataclass(frozen=True)

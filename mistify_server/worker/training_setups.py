@@ -1,15 +1,17 @@
 """Training setups: the data of a task, and the teacher's predictions for them."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 import keras
 
+from executors.contract.assignment import Assignment
 from executors.contract.params import Params
-from executors.contract.registry import algorithm
+from executors.contract.registry import algorithm, executor_class
 from executors.data import Array, Dataset
 from executors.outputs.objectives import objectives_of, predictions, with_unlabelled
+from executors.structure import analyse
 from executors.structure.signature import signature_of
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
@@ -18,7 +20,8 @@ from mistify.config.task import TaskConfig
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
 from mistify_server.worker.checkpoints import Checkpoints
-from mistify_server.worker.task_scope import TaskScope, scope_of
+from mistify_server.worker.params import params_of
+from mistify_server.worker.task_scope import PropertyScope, TaskScope, scope_of
 
 
 class _Predictions(NamedTuple):
@@ -39,6 +42,7 @@ class TrainingSetups:
         self._checkpoints = checkpoints
         self._predicted: tuple[tuple[str, TaskScope, DataVersion, bool], _Predictions] | None = None
         self._networks = lru_cache(maxsize=4)(self._network)
+        self._latest_reference: tuple[Hashable, keras.Model | None] | None = None
 
     def prepare(
         self, recipe: TaughtRecipe, params: Params, task: TaskConfig | None = None, *, distilled: bool = True
@@ -65,6 +69,10 @@ class TrainingSetups:
             predicted = self._predictions(recipe.teacher, scope, version, train, flips)
         return TrainingSetup(train, validation, predicted.as_they_are, params, settings, predicted.mirrored)
 
+    def note(self, recipe: TaughtRecipe, task: TaskConfig | None) -> str:
+        """Return a remark on what is measured of a task, for people; empty where there is nothing to say."""
+        return self._scope(recipe, task).note
+
     def test(self, recipe: TaughtRecipe, task: TaskConfig | None = None) -> Dataset:
         """Return the test data of a task, which only the measurement of packages uses."""
         return self._scope(recipe, task).data(self._cache.data(self._parts(recipe)[1]), "test")
@@ -90,9 +98,34 @@ class TrainingSetups:
     def _scope(self, recipe: TaughtRecipe, task: TaskConfig | None) -> TaskScope:
         if task is None:
             return TaskScope()
-        train, _ = self._cache.learning(self._parts(recipe)[0])
+        learning, test = self._parts(recipe)
+        train, validation = self._cache.learning(learning)
         signature = signature_of(self._checkpoints.shared(recipe.teacher))
-        return scope_of(task, signature, recipe.data.settings, train)
+        scope = scope_of(task, signature, recipe.data.settings, train)
+        if not isinstance(scope, PropertyScope) or scope.is_answered(validation, self._cache.data(test)):
+            return scope
+        reference = self._reference(recipe, task, train, validation)
+        return scope if reference is None else scope.unanswered(reference, train)
+
+    def _reference(
+        self, recipe: TaughtRecipe, task: TaskConfig, train: Dataset, validation: Dataset
+    ) -> keras.Model | None:
+        """Return the network that answers a task in the place of data; None where the algorithm has none."""
+        key = recipe.teacher, recipe.prepared, task
+        if self._latest_reference is None or self._latest_reference[0] != key:
+            params, teacher = params_of(recipe), self._checkpoints.shared(recipe.teacher)
+            assignment = Assignment(
+                model=teacher,
+                budget={},
+                profiles=recipe.profiles,
+                setup=TrainingSetup(train, validation, None, params, recipe.data.settings),
+                seed=recipe.seed,
+                source=analyse(teacher, params.layers),
+                prepared=self._checkpoints.load_prepared(recipe.prepared),
+                task=task,
+            )
+            self._latest_reference = key, executor_class(recipe.algorithm)(params).reference(assignment)
+        return self._latest_reference[1]
 
     def _parts(self, recipe: TaughtRecipe) -> tuple[LearningData, DataPart]:
         return parts_of(recipe.data, signature_of(self._checkpoints.shared(recipe.teacher)))

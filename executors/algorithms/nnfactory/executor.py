@@ -1,5 +1,7 @@
 """NN-Factory on the server: a supernet for all tasks, with a slice for each goal (NN-Factory 3)."""
 
+from dataclasses import replace
+
 import keras
 
 from executors.algorithms.baselines.uniform import UniformExecutor
@@ -61,6 +63,10 @@ class NNFactoryExecutor(UniformExecutor):
             task = supernet.space.encode(supernet.space.parse(assignment.task.properties))
             found = best(candidates(supernet, task, assignment.profiles), assignment.budget)
             return supernet.slice(found.assembly)
+
+    def reference(self, assignment: Assignment) -> keras.Model | None:
+        """Return the slice of the best expected quality, whatever it costs; None where there is none."""
+        return self.preview(replace(assignment, budget={}))
 
     def iterate(self) -> int:
         """Cut a network without a task; a slice that exceeds its limits is the smallest one."""

@@ -56,6 +56,7 @@ def store_package(package: PackageFiles, task: PackageTask, artifacts: Artifacts
         accuracy=manifest.accuracy,
         validation_accuracy=manifest.validation_accuracy,
         validation_metric=task.recipe.data.validation_metric,
+        metric=manifest.metric,
         output_scores=manifest.output_scores,
         validation_output_scores=manifest.validation_output_scores,
         note=manifest.note,

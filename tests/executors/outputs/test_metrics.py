@@ -205,6 +205,23 @@ def test_balanced_agreement_is_the_mean_over_the_sources_classes():
     expected = reference.balanced_accuracy_score(CLASSES, predicted)
     assert of(Metric.BALANCED_AGREEMENT, "intent") == pytest.approx(expected)
     assert of(Metric.AGREEMENT, "intent") == of(Metric.ACCURACY, "intent")
+    assert of(Metric.BALANCED_ACCURACY, "intent") == pytest.approx(expected)
+    assert Metric.BALANCED_ACCURACY.without_labels is Metric.BALANCED_AGREEMENT
+
+
+@pytest.mark.parametrize("metric", [Metric.ACCURACY, Metric.BALANCED_ACCURACY])
+def test_answers_that_nobody_knows_do_not_count(metric):
+    known = np.arange(60) % 3 > 0
+    targets = np.where(known, ANSWERS, IGNORED)
+    everything = score(metric, {"spam": SIGMOID}, {"spam": CHANCES}, {"spam": targets})
+    alone = score(metric, {"spam": SIGMOID}, {"spam": CHANCES[known]}, {"spam": ANSWERS[known]})
+    assert everything == pytest.approx(alone)
+
+
+def test_figures_of_minus_one_count():
+    prices, asked = np.full((2, 1), 1.0), np.array([-1.0, 1.0])
+    objectives = {"price": OBJECTIVES["price"]}
+    assert score(Metric.MSE, objectives, {"price": prices}, {"price": asked}) == pytest.approx(2.0)
 
 
 def test_where_there_are_no_labels_there_is_no_accuracy():

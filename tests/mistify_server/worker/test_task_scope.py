@@ -1,5 +1,6 @@
 """The part of a network, of its data and of their settings that a task needs."""
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -9,10 +10,11 @@ import pytest
 from executors.data import Dataset
 from executors.structure.signature import signature_of
 from mistify.config.data.dataset import DataSettings
+from mistify.config.data.metric import Metric
 from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.scenarios.space import TaskSpace
-from mistify_server.worker.task_scope import ClassScope, TaskScope, scope_of
+from mistify_server.worker.task_scope import ClassScope, PropertyScope, TaskScope, scope_of
 
 layers = keras.layers
 
@@ -110,6 +112,42 @@ def test_properties_are_examples_with_an_answer(model: keras.Model) -> None:
     with pytest.raises(MistifyError) as caught:
         scope(model, TaskConfig(properties=("1",)), train).data(train, "test")
     assert str(caught.value.problems[0]).startswith("dataset.test: got no answer; expected at least one")
+
+
+def yes_or_no() -> keras.Model:
+    inputs = keras.Input((4,), name="x")
+    return keras.Model(inputs, layers.Dense(1, name="kind")(inputs))
+
+
+def test_a_network_answers_what_the_data_do_not() -> None:
+    keras.utils.set_random_seed(1)
+    reference = yes_or_no()
+    answers = np.tile(np.array([[1, -1], [0, -1]], np.int8), (5, 1))
+    train = data(answers=answers, space=SPACE)
+    train = replace(train, targets={"kind": answers[:, 0].astype(np.int64)})
+    own = scope(reference, TaskConfig(properties=("2",)), train)
+    assert isinstance(own, PropertyScope)
+    assert not own.is_answered(train)
+    assert scope(reference, TaskConfig(properties=("1",)), train).is_answered(train, train)
+    unanswered = own.unanswered(reference, train)
+    shifted = replace(train, inputs={"x": train.inputs["x"] - 0.5})
+    answered = unanswered.data(shifted, "test")
+    expected = np.asarray(reference(shifted.inputs["x"]))[:, 0] >= 0
+    assert 0 < expected.sum() < len(expected)
+    assert answered.targets["kind"].reshape(-1).tolist() == expected.astype(int).tolist()
+    assert unanswered.note.startswith('never trained: "2"; the nearest trained tasks are 1; the data have no')
+    settings = DataSettings(metric=Metric.BALANCED_ACCURACY, metrics={"kind": Metric.ACCURACY})
+    assert unanswered.settings(settings) == DataSettings(
+        metric=Metric.BALANCED_AGREEMENT, metrics={"kind": Metric.AGREEMENT}
+    )
+
+
+def test_a_trained_task_may_lack_answers_to_measure_by() -> None:
+    answers = np.zeros((10, 2), np.int8)
+    train = replace(data(answers=answers, space=SPACE), targets={"kind": np.zeros(10, np.int64)})
+    own = scope(yes_or_no(), TaskConfig(properties=("2",)), train)
+    assert isinstance(own, PropertyScope)
+    assert own.unanswered(yes_or_no(), train).note.startswith("the data have no answers to the task")
 
 
 def test_properties_need_data_that_answer_tasks(model: keras.Model) -> None:
