@@ -87,9 +87,11 @@ class FactoryStore(Record):
     assembler: PackagedFile
 
     @model_validator(mode="after")
-    def _places_of_these_groups(self) -> "FactoryStore":
+    def _is_complete(self) -> "FactoryStore":
         if self.places.units != tuple(group.units for group in self.groups):
             raise ValueError(f"the places are of groups of {self.places.units} units")
+        if not self.quality.limits or not self.quality.tasks:
+            raise ValueError("no quality was measured")
         return self
 
     def kind_of(self, output: TensorInfo) -> OutputEncoding:

@@ -5,11 +5,11 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-#: Limits that are tried for a request.
+#: Limits at which quality is measured, and those that are tried for a request.
+_MEASURED: Final = 12
 _TRIED: Final = 24
 
-Limit = Annotated[float, Field(gt=0, le=1)]
-Score = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Quality(BaseModel):
@@ -17,19 +17,19 @@ class Quality(BaseModel):
 
     Attributes:
         tasks: The tasks, as text.
-        limits: Largest shares of units that may be open, ascending.
+        limits: Largest shares of units that may be open, ascending; none before the network is trained.
         scores: Balanced accuracies [tasks, limits].
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tasks: tuple[str, ...]
-    limits: Annotated[tuple[Limit, ...], Field(min_length=1)]
-    scores: Annotated[tuple[tuple[Score, ...], ...], Field(min_length=1)]
+    limits: tuple[Annotated[Share, Field(gt=0)], ...]
+    scores: tuple[tuple[Share, ...], ...]
 
     @model_validator(mode="after")
     def _one_score_each(self) -> "Quality":
-        if len(self.scores) != len(self.tasks) or {len(own) for own in self.scores} != {len(self.limits)}:
+        if {len(own) for own in self.scores} - {len(self.limits)} or len(self.scores) != len(self.tasks):
             raise ValueError(f"expected {len(self.tasks)} rows of {len(self.limits)} scores")
         if list(self.limits) != sorted(self.limits):
             raise ValueError("the limits are not ascending")
@@ -40,6 +40,19 @@ class Quality(BaseModel):
         means = np.mean(self.scores, axis=0)
         return float(np.interp(np.log(limit), np.log(self.limits), means))
 
-    def tried(self) -> tuple[float, ...]:
-        """Return the limits that are tried for a request: from the least that was measured to the largest."""
-        return tuple(float(limit) for limit in np.geomspace(self.limits[0], self.limits[-1], _TRIED))
+    def tried_limits(self) -> tuple[float, ...]:
+        """Return the limits that are tried for a request, from the least that was measured to all units."""
+        return _up_from(self.limits[0], _TRIED)
+
+
+#: The quality of a network before it is trained.
+UNMEASURED: Final = Quality(tasks=(), limits=(), scores=())
+
+
+def measured_limits(least: float) -> tuple[float, ...]:
+    """Return the limits at which quality is measured, from the least to all units."""
+    return _up_from(least, _MEASURED)
+
+
+def _up_from(least: float, count: int) -> tuple[float, ...]:
+    return tuple(float(limit) for limit in np.geomspace(least, 1.0, count))

@@ -6,14 +6,17 @@ import keras
 
 from executors.algorithms.baselines.uniform import UniformExecutor
 from executors.algorithms.nnfactory.params import NNFactoryParams
+from executors.algorithms.nnfactory.parts import WITHOUT_FACTORY, factory_parts
 from executors.algorithms.nnfactory.search import best, candidates
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.algorithms.nnfactory.training import FactoryTraining
 from executors.contract.assignment import Assignment
 from executors.contract.executor import StuckError
+from executors.contract.package_parts import PackageParts
 from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
 from executors.pruning.state import PruningState
+from executors.structure import Structure
 from executors.timing import activity
 from mistify.costs.budget import exceeded
 
@@ -59,7 +62,7 @@ class NNFactoryExecutor(UniformExecutor):
         if assignment.task is None or not assignment.prepared:
             return None
         with activity("cutting"):
-            supernet = self._supernet(assignment)
+            supernet = self._supernet(assignment.prepared, assignment.source)
             task = supernet.space.encode(supernet.space.parse(assignment.task.properties))
             found = best(candidates(supernet, task, assignment.profiles), assignment.budget)
             return supernet.slice(found.assembly)
@@ -76,9 +79,14 @@ class NNFactoryExecutor(UniformExecutor):
         over = ", ".join(exceeded(self.measure(), assignment.budget))
         raise StuckError(f"{over} over the limit with the smallest slice for {assignment.task}")
 
-    def _supernet(self, assignment: Assignment) -> Supernet:
+    def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
+        """Return the supernet with its assembler, if packages are to have it inside."""
+        if not self._params.inside:
+            return PackageParts()
+        return factory_parts(self._supernet(prepared, source)) if prepared else WITHOUT_FACTORY
+
+    def _supernet(self, prepared: bytes, source: Structure) -> Supernet:
         """Return the supernet that was prepared, loaded once."""
-        content = assignment.prepared
-        if self._loaded is None or self._loaded[0] != content:
-            self._loaded = content, Supernet.loaded(content, assignment.source)
+        if self._loaded is None or self._loaded[0] != prepared:
+            self._loaded = prepared, Supernet.loaded(prepared, source)
         return self._loaded[1]

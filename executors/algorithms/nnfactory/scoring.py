@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from executors.algorithms.nnfactory.quality import Quality
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.algorithms.nnfactory.tasks import TaskDistribution
 from executors.data import Dataset
+from mistify.scenarios.quality import Quality
 
 
 def measured_quality(

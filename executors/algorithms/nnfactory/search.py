@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +10,6 @@ from executors.algorithms.nnfactory.supernet import Assembly, Supernet
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, exceeded, share_left
 from mistify.costs.profiles import Profile
-
-#: Limits that are tried for a goal, between the least that was trained and all units.
-_TRIED: Final = 24
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ def candidates(
         task: The encoded task [properties].
         profiles: The hardware whose latency counts.
     """
-    limits = [float(limit) for limit in np.geomspace(supernet.limits[0], 1.0, _TRIED)]
+    limits = supernet.quality.tried_limits()
     return [
         Candidate(
             limit,

@@ -23,11 +23,11 @@ from executors.algorithms.nnfactory.gates import (
     gated_groups,
 )
 from executors.algorithms.nnfactory.modulation import modulate
-from executors.algorithms.nnfactory.quality import UNMEASURED, Quality
 from executors.data import Array
 from executors.structure import Structure, analyse, model_of, narrow, set_weights
 from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examples_at_once, quick_call
 from mistify.scenarios.gates import open_units
+from mistify.scenarios.quality import UNMEASURED, Quality
 from mistify.scenarios.space import TaskSpace
 
 #: The assembler's logits of gates.

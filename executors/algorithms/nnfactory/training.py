@@ -12,7 +12,6 @@ from executors.algorithms.nnfactory.assembler import AssemblerShape
 from executors.algorithms.nnfactory.gates import enough_units, gated_groups
 from executors.algorithms.nnfactory.objective import AnswersObjective, Curriculum, GatesObjective
 from executors.algorithms.nnfactory.params import NNFactoryParams
-from executors.algorithms.nnfactory.quality import measured_limits
 from executors.algorithms.nnfactory.scoring import measured_quality
 from executors.algorithms.nnfactory.supernet import Supernet, restore, weights_of
 from executors.algorithms.nnfactory.tasks import AnsweredTasks
@@ -23,6 +22,7 @@ from executors.structure.signature import signature_of
 from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
 from executors.training.trainer import OptimizerState, Trainer, cosine
+from mistify.scenarios.quality import measured_limits
 
 #: Parts of a stage after each of which its training can be taken up again, and steps between two reports.
 _PARTS: Final = 8

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from executors.algorithms.nnfactory.assembler import AssemblerShape
-from executors.algorithms.nnfactory.quality import Quality
 from executors.algorithms.nnfactory.supernet import Assembly, Supernet
 from executors.structure import analyse
+from mistify.scenarios.quality import Quality
 from tests.executors.algorithms.nnfactory.conftest import NETWORKS, SPACE, images, made, residual
 
 TASK = SPACE.encode(SPACE.parse("any, top"))

@@ -1,0 +1,46 @@
+"""The factory of a package: the trained supernet, from which devices cut slices of their own."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import keras
+import numpy as np
+
+from executors.algorithms.nnfactory.supernet import Supernet
+from executors.contract.package_parts import Factory, PackageParts
+from mistify.package.factory import SlicedGroup
+from mistify.wording import counted
+
+#: How a package without a factory says why.
+WITHOUT_FACTORY: Final = PackageParts(
+    note="has no assembler: the source has too few units between which tasks could choose"
+)
+
+
+def factory_parts(supernet: Supernet) -> PackageParts:
+    """Return the factory of a trained supernet."""
+    known = counted(len(supernet.quality.tasks), "task")
+    factory = Factory(
+        structure=supernet.structure,
+        groups=[
+            SlicedGroup(name=group.name, units=group.units, least=group.least) for group in supernet.groups
+        ],
+        assembler=supernet.assembler,
+        space=supernet.space,
+        quality=supernet.quality,
+        slices=partial(_random_slices, supernet),
+    )
+    return PackageParts(
+        factory=factory, note=f"has an assembler that makes networks for {known}, and for others like them"
+    )
+
+
+def _random_slices(supernet: Supernet, count: int) -> Iterator[keras.Model]:
+    """Yield slices for random listed tasks, each within another limit."""
+    rng = np.random.default_rng(0)
+    tasks = list(supernet.space.listed)
+    for limit in np.geomspace(supernet.limits[0], 1.0, count):
+        task = supernet.space.encode(tasks[rng.integers(len(tasks))])
+        (assembly,) = supernet.assemblies(task, [float(limit)])
+        yield supernet.slice(assembly)
