@@ -4,7 +4,9 @@ import pytest
 
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
-from mistify.jobs.job import Goal, GoalState
+from mistify.config.task import TaskConfig
+from mistify.jobs.comparison import accuracy_change
+from mistify.jobs.job import Goal, GoalState, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import Estimate
 from mistify_server.jobs.outcomes import packaged_goal
@@ -100,3 +102,28 @@ def test_the_remark_says_what_was_lost_and_what_was_foreseen() -> None:
         "predicted: 72.0% against 90.0% on the validation data"
     )
     assert "more than 10%: 72.0% against 90.0%" in packaged(0.72, 0.9, None).note
+
+
+def test_a_package_of_one_task_is_not_compared_with_the_source_of_all() -> None:
+    adapted = AdaptResult(checkpoint="c", costs={"flops": 4.0}, accuracy=0.5, met=True, reason="", steps=3)
+    package = PackageResult(
+        files={},
+        achieved={},
+        measured={},
+        accuracy=0.5,
+        metric=Metric.BALANCED_AGREEMENT,
+        validation_accuracy=0.5,
+    )
+    goals = [
+        Goal("a", 0, PackageSpec({"flops": 5.0}, task=task))
+        for task in (None, TaskConfig(classes=("cat", "dog")))
+    ]
+    whole, of_task = (
+        packaged_goal(goal, adapted, None, package, [], teacher_accuracy=0.9, foreseen=None) for goal in goals
+    )
+    assert whole.note.startswith("lost 44.4%")
+    assert of_task.note == ""
+    assert of_task.metric is Metric.BALANCED_AGREEMENT
+    source = Source({}, tuned_accuracy=0.9)
+    assert accuracy_change(whole, 0.5, source) == pytest.approx(-0.4)
+    assert accuracy_change(of_task, 0.5, source) is None

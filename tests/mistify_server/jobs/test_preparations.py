@@ -178,3 +178,41 @@ async def test_a_goal_below_what_was_prepared_is_left_to_another_algorithm(
     await caller.finished(job.id)
     added = await caller.add(job.id, [make_config("later", algorithm=AUTO, num_of_params="0.1x")])
     assert algorithms(added)[-1] == "morphnet"
+
+
+TASKS = [{"classes": ["cat", "dog"]}, {"classes": ["dog", "frog"]}]
+
+
+def of_tasks(make_config: Config) -> list[dict[str, object]]:
+    """Two goals of one task, and one of another."""
+    goals = (("a", 0, "0.5x"), ("b", 1, "0.5x"), ("c", 0, "0.4x"))
+    return [make_config(name, algorithm={"name": "nested"}, FLOP=limit) | {"task": TASKS[task]}
+            for name, task, limit in goals]  # fmt: skip
+
+
+async def test_an_algorithm_prepares_for_each_task_apart(caller: Any, site: Any, make_config: Config) -> None:
+    job = await caller.finished((await caller.submit(of_tasks(make_config))).id)
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+    assert [goal.parent for goal in job.goals] == [None, None, "a"]
+    prepared = {str(task["task"]["classes"]): task["least"] for task in site.tasks("prepare")}
+    assert prepared == {"['cat', 'dog']": {"flops": 4_000}, "['dog', 'frog']": {"flops": 5_000}}
+    assert [task["task"] for task in site.tasks("adapt")].count(TASKS[0]) == 2
+    assert {str(task["spec"]["task"]) for task in site.tasks("package")} == set(map(str, TASKS))
+    assert job.sources[0].preparing_steps == {
+        "nested for classes cat, dog": 40,
+        "nested for classes dog, frog": 40,
+    }
+
+
+async def test_an_algorithm_that_serves_tasks_prepares_for_all_at_once(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    profiles = {"nested": NESTED.model_copy(update={"serves_tasks": True}).model_dump()}
+    inspection = {"costs": SOURCE, "floor": {axis: cost / 200 for axis, cost in SOURCE.items()}}
+    site.write("model.json", {**inspection, "estimates": {**ESTIMATES, "profiles": profiles}})
+    job = await caller.finished((await caller.submit(of_tasks(make_config))).id)
+    (prepare,) = site.tasks("prepare")
+    assert (prepare["task"], prepare["least"]) == (None, {"flops": 4_000})
+    assert [task["task"] for task in site.tasks("adapt")].count(TASKS[1]) == 1
+    assert job.sources[0].preparing_steps == {"nested": 40}
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
