@@ -2,7 +2,7 @@
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
 `residual_blocks` finds what can be left out; `segments` finds where a network divides, `in_series` and
-`in_parallel` compose graphs, of which `model_of` makes a model; `narrow_outputs` cuts the outputs;
+`in_parallel` compose graphs, of which `model_of` makes a model;
 `at_resolution` makes images smaller; `fold_batch_norm` prepares a model for packaging.
 """
 
@@ -16,7 +16,6 @@ from executors.structure.edits.depth import (
     remove_named_blocks,
     residual_blocks,
 )
-from executors.structure.edits.outputs import FixedOutputError, is_narrowable, narrow_outputs
 from executors.structure.edits.resolution import at_resolution, resolution
 from executors.structure.edits.splitting import freeze, shareable_base, split
 from executors.structure.edits.widths import (
@@ -38,7 +37,6 @@ from executors.structure.segments import Segment, segments
 
 __all__ = [
     "ChannelGroup",
-    "FixedOutputError",
     "Keep",
     "LayerHandler",
     "ResidualBlock",
@@ -59,11 +57,9 @@ __all__ = [
     "freeze",
     "in_parallel",
     "in_series",
-    "is_narrowable",
     "model_of",
     "narrow",
     "narrow_arrays",
-    "narrow_outputs",
     "register",
     "removable_blocks",
     "remove_blocks",

@@ -10,7 +10,7 @@ from executors.data import Dataset
 from executors.data.errors import invalid
 from executors.outputs.objectives import objectives_of
 from executors.outputs.pseudo_labels import with_pseudo_labels
-from executors.structure import narrow_outputs
+from executors.structure.edits.outputs import narrow_outputs
 from executors.structure.signature import Output, Signature, signature_of
 from executors.training.evaluation import Evaluation
 from mistify.config.data.dataset import DataSettings

@@ -16,11 +16,11 @@ from executors.sources.keras.scaling import scaled
 from executors.structure import (
     analyse,
     copied,
-    is_narrowable,
     removable_blocks,
     remove_blocks,
     unmatched,
 )
+from executors.structure.edits.outputs import is_narrowable
 from executors.structure.signature import input_names, signature_of
 from executors.synthesis.inputs import generated
 from executors.training.augmentation import augmenting

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from executors.structure import FixedOutputError, analyse, narrow_outputs
+from executors.structure import analyse
+from executors.structure.edits.outputs import FixedOutputError, is_narrowable, narrow_outputs
 from executors.structure.signature import Activation, signature_of
 from tests.executors.structure.networks import randomised
 
@@ -64,6 +65,7 @@ def test_some_channels_are_those_of_the_whole_model(model):
     assert output.shape[-1] == len(CHANNELS)
     assert output.name == signature_of(model).outputs[0].name
     assert analyse(cut).widths == analyse(model).widths
+    assert is_narrowable(model, output.name)
 
 
 def test_channels_keep_the_order_that_is_asked_for():
@@ -122,3 +124,4 @@ def shared():
 def test_outputs_whose_channels_are_not_apart_are_refused(make):
     with pytest.raises(FixedOutputError):
         narrow_outputs(make(), "out", [0, 1])
+    assert not is_narrowable(make(), "out")
