@@ -11,7 +11,7 @@ from mistify.plugins import load_instance, plug_ins
 __all__ = ["Algorithm"]
 
 #: The entry points of algorithms, each of which names an `Algorithm`.
-ENTRY_POINTS: Final = "mistify.executors"
+ENTRY_POINTS: Final = "mistify.algorithms"
 
 #: The package of Mistify's own algorithms.
 _OWN: Final = "executors.algorithms"

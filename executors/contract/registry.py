@@ -1,4 +1,4 @@
-"""The registry of adaptation algorithms: whatever the entry points `mistify.executors` name."""
+"""The registry of adaptation algorithms: whatever the entry points `mistify.algorithms` name."""
 
 import logging
 from collections.abc import Callable

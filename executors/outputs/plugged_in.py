@@ -1,4 +1,4 @@
-"""Metrics and losses of outputs of plug-ins (`mistify.scores`, `mistify.losses`), and of users' own files."""
+"""Metrics (`mistify.metrics`) and losses (`mistify.losses`) of plug-ins and of users' own files."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from typing_extensions import override
 from executors.data.storage import Array
 from mistify.config.data.code import CodeFile
 from mistify.config.data.loss import LOSSES
-from mistify.config.data.metric import SCORES, Metric
+from mistify.config.data.metric import METRICS, Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify.plugins import load_class, plug_ins
@@ -114,7 +114,7 @@ def plugged_in(metric: Metric) -> OutputMetric:
     file = _CODE.get({}).get(metric.value)
     made: OutputMetric
     if file is None:
-        made = _made(SCORES, metric.value, OutputMetric, "metric")
+        made = _made(METRICS, metric.value, OutputMetric, "metric")
     else:
         made = _from_file(file.path, file.sha256, metric.value, OutputMetric, _MetricFunction)
     return made

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.loss import LOSSES, known_losses
-from mistify.config.data.metric import SCORES, known_metrics
+from mistify.config.data.metric import METRICS, known_metrics
 from mistify.config.data.targets import OVERALL, above_all_shares
 from mistify.config.expansion import Entry, entries_of, in_the_file
 from mistify.config.porting import AlgorithmConfig, KnownGoal, PortingConfig
@@ -246,7 +246,7 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
     """Yield a problem for each metric and loss that is not known, or that a plug-in with a fault adds."""
-    known = {SCORES: known_metrics(), LOSSES: known_losses()}
+    known = {METRICS: known_metrics(), LOSSES: known_losses()}
     # Looking for plug-ins takes milliseconds, and most configs of a batch name the same.
     unusable = cache(lambda group, name: _unusable(name, known[group], group))
     for index, config in configs.items():
@@ -254,7 +254,7 @@ def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
         metrics = {} if data.metric is None else {"metric": data.metric.value}
         metrics |= {json_path(["metrics", name]): metric.value for name, metric in data.metrics.items()}
         losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
-        for group, named in ((SCORES, metrics), (LOSSES, losses)):
+        for group, named in ((METRICS, metrics), (LOSSES, losses)):
             for setting, name in named.items():
                 invalid = None if name in data.code else unusable(group, name)
                 if invalid is not None:

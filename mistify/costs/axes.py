@@ -1,6 +1,6 @@
 """The axes of costs (paper 4.1), built in or added by plug-ins, each described once.
 
-A plug-in is an entry point of the group `mistify.metrics`: an `Axis`, under the name that is its key.
+A plug-in is an entry point of the group `mistify.costs`: an `Axis`, under the name that is its key.
 """
 
 import math
@@ -33,7 +33,7 @@ from mistify.plugins import UnusablePlugInError, load_plug_in, plug_ins
 
 __all__ = ["Axis", "Condition", "costs_of"]
 
-ENTRY_POINTS: Final = "mistify.metrics"
+ENTRY_POINTS: Final = "mistify.costs"
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 

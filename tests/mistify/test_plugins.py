@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mistify.config.data.loss import LOSSES
-from mistify.config.data.metric import SCORES
+from mistify.config.data.metric import METRICS
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
@@ -29,7 +29,7 @@ POINTS = {
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    installed(tmp_path, "plugged", MODULE, POINTS, SCORES)
+    installed(tmp_path, "plugged", MODULE, POINTS, METRICS)
     (tmp_path / "wrong.py").write_text("class There(:\n")
     (tmp_path / "starred.py").write_text("from json import *\n")
     (tmp_path / "packaged" / "inner").mkdir(parents=True)
@@ -43,7 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("site")
 def test_what_is_there_passes_and_is_not_imported() -> None:
     for name in ("fine", "value", "imported", "nested", "starred"):
-        check_plug_in(plug_ins(SCORES)[name])
+        check_plug_in(plug_ins(METRICS)[name])
     assert not {"plugged", "packaged", "starred"} & sys.modules.keys()
 
 
@@ -73,7 +73,7 @@ def test_what_is_installed_or_removed_meanwhile_is_seen(
 )
 def test_what_is_not_there_is_told(name: str, reason: str) -> None:
     with pytest.raises(UnusablePlugInError, match=reason):
-        check_plug_in(plug_ins(SCORES)[name])
+        check_plug_in(plug_ins(METRICS)[name])
 
 
 def config(**data: object) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
-METRICS, LAYERS, SCORES = "mistify.metrics", "mistify.layers", "mistify.scores"
+COSTS, LAYERS, METRICS = "mistify.costs", "mistify.layers", "mistify.metrics"
 LOSSES = "mistify.losses"
 
 
 def installed(
-    directory: Path, name: str, module: str, entry_points: dict[str, str], group: str = METRICS
+    directory: Path, name: str, module: str, entry_points: dict[str, str], group: str = COSTS
 ) -> Path:
     """Write a package of one module with entry points of a group; return its directory for `sys.path`."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Final, cast
 from mistify.plugins import plug_ins
 
 #: The entry points of metrics that plug-ins add.
-SCORES: Final = "mistify.scores"
+METRICS: Final = "mistify.metrics"
 
 #: The names that metrics can have; those of plug-ins' errors have an end of their own.
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -139,4 +139,4 @@ class OutputScore:
 
 def known_metrics() -> tuple[str, ...]:
     """Return the names of all metrics that are known here; no plug-in is imported."""
-    return tuple(dict.fromkeys([*Metric, *filter(_NAME.fullmatch, plug_ins(SCORES))]))
+    return tuple(dict.fromkeys([*Metric, *filter(_NAME.fullmatch, plug_ins(METRICS))]))

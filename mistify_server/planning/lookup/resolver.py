@@ -11,7 +11,7 @@ from executors.inspection import inspect_source
 from mistify.config.data.code import CodeFile
 from mistify.config.data.dataset import DatasetConfig, DataSettings, generated_count
 from mistify.config.data.loss import LOSSES
-from mistify.config.data.metric import SCORES
+from mistify.config.data.metric import METRICS
 from mistify.config.files import FileField, FileForm, with_files
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, Keys, json_path
@@ -115,7 +115,7 @@ class BatchResolver:
         if file is None:
             return {}
         if not self.allow_code:
-            group = LOSSES if keys[0] == "losses" else SCORES
+            group = LOSSES if keys[0] == "losses" else METRICS
             raise InvalidValue(
                 f"{as_written(file.path)}:{name}",
                 f"the name of an entry point of {group}: this server does not run files that configs name",

@@ -11,7 +11,7 @@ from sklearn import metrics as reference
 from executors.outputs.metrics import check_output_metric, measured, score
 from executors.outputs.objectives import Binary, Categorical, Regression
 from executors.outputs.plugged_in import (
-    SCORES,
+    METRICS,
     OutputKind,
     OutputMetric,
     code_from,
@@ -36,7 +36,7 @@ OWN = [name for name in known_metrics() if not Metric(name).of_all_outputs]
 
 @pytest.fixture(autouse=True)
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "scores", SCORES))
+    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "metrics", METRICS))
 
 
 def answers(objective, rng, count=60):
@@ -132,7 +132,7 @@ def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monk
     )
     points = {"half": "bad:Half", "nothing": "bad:Nothing", "absent": "bad:Absent", "wild": "bad:Wild"}
     points |= {"other": "bad:OutputKind"}
-    monkeypatch.syspath_prepend(installed(tmp_path / "bad", "bad", module, points, SCORES))
+    monkeypatch.syspath_prepend(installed(tmp_path / "bad", "bad", module, points, METRICS))
     for name, reason in {
         "half": "abstract",
         "nothing": "names no kinds",
@@ -166,7 +166,7 @@ def test_a_metric_that_fails_is_named(tmp_path, monkeypatch):
         "class Fails(OutputMetric):\n    kinds = (OutputKind.FIGURES,)\n"
         "    def score(self, predictions, targets): return 1 / 0\n"
     )
-    site = installed(tmp_path / "fails", "fails", module, {"fails": "fails:Fails"}, SCORES)
+    site = installed(tmp_path / "fails", "fails", module, {"fails": "fails:Fails"}, METRICS)
     monkeypatch.syspath_prepend(site)
     ones = {"y": np.ones((3, 1), np.float32)}
     with pytest.raises(MistifyError, match="the plug-in's metric fails fails: ZeroDivisionError"):

@@ -38,7 +38,7 @@ from mistify.costs.quantization import STORED, Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.goal_tree import GoalTree
 from mistify.parsing.quantities import COUNT, Quantity, measured_in
-from tests.support.plug_ins import METRICS, environment, install_example, installed
+from tests.support.plug_ins import COSTS, environment, install_example, installed
 
 BOARD = NominalProfile("board", 1.0, 0.5)
 NETWORK = NetworkCost(
@@ -263,7 +263,7 @@ def asked(site: Path, **goal: object) -> dict[str, object]:
 
 
 def test_an_installed_metric_is_a_key_of_configs(tmp_path):
-    actual = asked(install_example(tmp_path, "energy", METRICS), energy="2 mJ", FLOP="0.5x")
+    actual = asked(install_example(tmp_path, "energy", COSTS), energy="2 mJ", FLOP="0.5x")
     assert actual["keys"][-1] == "energy"
     assert actual["limits"] == {
         "flops": str(Quantity(0.5, True)),

@@ -14,7 +14,7 @@ from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
-from tests.support.plug_ins import SCORES, install_example
+from tests.support.plug_ins import METRICS, install_example
 
 CONFIG = {"id": "a", "model": "m", "adaptation_goal": {"FLOP": "0.5x"}}
 
@@ -49,7 +49,7 @@ def test_a_config_may_name_what_is_installed_or_what_the_server_may_know(
         *("[0].dataset.metric", "[0].dataset.metrics.price"),
     ]
     (known_to_server,) = parse_batch(text, server_knows_more=True)
-    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "scores", SCORES))
+    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "metrics", METRICS))
     (config,) = parse_batch(text)
     assert config == known_to_server
     assert config.dataset.metrics == {"price": Metric("pinball_error")}
