@@ -104,9 +104,15 @@ def table(job: Job, width: int = 80) -> Table:
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     for rows in sections:
         for row in rows:
-            table.add_row(*(escape(row.get(column, "")) for column in columns))
+            if _has_figure(row, columns):
+                table.add_row(*(escape(row.get(column, "")) for column in columns))
         table.add_section()
     return table
+
+
+def _has_figure(row: Mapping[str, str], columns: Iterable[str]) -> bool:
+    """Return whether any of the columns shows more of a row than its name and hardware."""
+    return any(row.get(column) for column in columns if column not in (_GOAL, _HARDWARE))
 
 
 def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
