@@ -39,7 +39,7 @@ FIGURES: Final = ("invoke_us", "interpreter_us", "load_us", "overhead_us")
 
 TARGETS: Final[dict[str, Target]] = {
     f"{precision.value}_overhead_us": {
-        "what": f"a call's overhead over the network itself, {what}, us",
+        "what": f"overhead of a call over the network itself, {what}, us",
         "max": 10,
     }
     for precision, what in zip(PRECISIONS, ("float32", "int8"), strict=True)

@@ -65,7 +65,7 @@ _NETWORKS: Final = ("resnet8", "depthwise")
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"{name}_b{count}_latency_ratio": {
-            "what": f"{name}, {count} branches: the slowest branch's latency over its network alone",
+            "what": f"{name}, {count} branches: latency of the slowest branch relative to its network alone",
             "max": 1.05,
             "full_run_only": name != "resnet8",
         }
@@ -74,17 +74,17 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{name}_b{count}_switch_extra_us": {
-            "what": f"{name}, {count} branches: a switch beyond a normal inference, us",
+            "what": f"{name}, {count} branches: time of a switch in addition to an inference, us",
             "max": 100,
             "full_run_only": name != "resnet8",
         }
         for name in _NETWORKS
         for count in COUNTS
     },
-    "recovery_seconds": {"what": "under a load: until latency is within the budget again, s", "max": 1},
-    "monitor_accuracy_share": {"what": "under a load: accuracy over the largest branch's", "min": 0.8},
-    "failed": {"what": "under a load: inferences that failed", "max": 0},
-    "growth_mib": {"what": "under a load: growth of memory, MiB", "max": 2},
+    "recovery_seconds": {"what": "under load: time until the latency is within the budget, s", "max": 1},
+    "monitor_accuracy_share": {"what": "under load: accuracy relative to the largest branch", "min": 0.8},
+    "failed": {"what": "under load: failed inferences", "max": 0},
+    "growth_mib": {"what": "under load: memory growth, MiB", "max": 2},
 }
 
 #: Bursts that two latencies are compared by, and inferences of each.

@@ -71,17 +71,21 @@ QUICK: Final = ("MobileNet", "MobileNetV3Small", "BERT classifier")
 PRECISIONS: Final = {"float": Quantization.NONE, "int8": Quantization.INT8}
 
 TARGETS: Final[dict[str, Target]] = {
-    "float_difference": {"what": "stitched against whole, float32: difference over the output", "max": 1e-6},
-    "int8_steps": {"what": "stitched against whole, int8: difference in steps of the output", "max": 1},
+    "float_difference": {
+        "what": "stitched and whole network, float32: difference relative to the output",
+        "max": 1e-6,
+    },
+    "int8_steps": {"what": "stitched and whole network, int8: difference in output steps", "max": 1},
     **{
         f"{precision}_stitched_{threads}": {
-            "what": f"latency of stitched blocks over the whole's, {precision}, {threads.replace('_', ' ')}",
+            "what": f"latency of stitched blocks relative to the whole network, {precision}, "
+            f"{threads.replace('_', ' ')}",
             "max": 1.02,
         }
         for threads in ("1_thread", "2_threads")
         for precision in ("float", "int8")
     },
-    "memory_share": {"what": "memory of one block over the whole's, a store of 40 MB", "max": 0.25},
+    "memory_share": {"what": "memory of one block relative to the whole network, 40 MB store", "max": 0.25},
     "stitch_ms": {"what": "stitching 11 blocks of 1.1 MB, ms", "max": 100},
 }
 

@@ -62,18 +62,18 @@ SHARE: Final = 0.5
 
 TARGETS: Final[dict[str, Target]] = {
     "devices_better_of_ten": {
-        "what": "devices of ten that choose better than the server",
+        "what": "devices (of ten) that choose better than the server",
         "min": 6.0,
         "full_run_only": True,
     },
     "points_gained": {
-        "what": "gained over the server's choice, mean over the devices, points",
+        "what": "accuracy gain over the server's choice, mean over the devices, points",
         "min": 0.5,
         "full_run_only": True,
     },
     # Subnets far from the network prefer some classes each, so that any choice by classes gains much.
     "server_below_network": {
-        "what": "the server's choice below the network itself, all images, points",
+        "what": "accuracy loss of the server's choice against the original network, all images, points",
         "max": 3.0,
         "full_run_only": True,
     },

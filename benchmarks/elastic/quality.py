@@ -54,10 +54,10 @@ TARGETS: Final[dict[str, Target]] = {
     f"{network}_{figure}": {"what": f"{network}: {what}", bound: value, "full_run_only": True}  # type: ignore[misc]
     for network in NETWORKS
     for figure, what, bound, value in (
-        ("least_gained_over_shrunk", "least gain over shrunk blocks alone, points", "min", 0.0),
-        ("gained_over_shrunk_at_least", "gain over shrunk blocks alone at 0.4x, points", "min", 2.0),
-        ("points_below_morphnet", "most below `morphnet`, points", "max", 1.5),
-        ("share_of_morphnet_seconds", "seconds over those of `morphnet`", "max", 1 / 3),
+        ("least_gained_over_shrunk", "smallest accuracy gain over shrunk blocks alone, points", "min", 0.0),
+        ("gained_over_shrunk_at_least", "accuracy gain over shrunk blocks alone at 0.4x, points", "min", 2.0),
+        ("points_below_morphnet", "largest accuracy gap below `morphnet`, points", "max", 1.5),
+        ("share_of_morphnet_seconds", "time relative to `morphnet`", "max", 1 / 3),
     )
 }
 

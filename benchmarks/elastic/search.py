@@ -73,7 +73,7 @@ EVOLUTION, ANNEALING, PAPER, ADDITIVE = "evolution", "annealing", "paper", "addi
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"{slow}_over_{fast}_seconds": {
-            "what": f"seconds of {slow} as usual over those of `{fast}`, equally accurate",
+            "what": f"speedup of `{fast}` over conventional {slow} at equal accuracy",
             "min": least,
             "full_run_only": True,
         }
@@ -81,17 +81,17 @@ TARGETS: Final[dict[str, Target]] = {
         for slow, least in (("annealing", 6.5), ("evolution", 14.0))
     },
     "additive_over_paper_subnets": {
-        "what": "subnets that `additive` scores over those of `paper`",
+        "what": "subnets scored by `additive` relative to `paper`",
         "max": 1 / 6,
         "full_run_only": True,
     },
     "saved_runs_of_200": {
-        "what": "share of the runs of blocks that reuse saves, 200 subnets",
+        "what": "share of block runs saved by reuse, 200 subnets",
         "min": 0.35,
         "full_run_only": True,
     },
     "saved_seconds_of_200": {
-        "what": "share of the seconds that reuse saves, 200 subnets",
+        "what": "share of the time saved by reuse, 200 subnets",
         "min": 0.35,
         "full_run_only": True,
     },

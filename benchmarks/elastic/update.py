@@ -72,23 +72,24 @@ _TARGET: Final = 2.0
 
 TARGETS: Final[dict[str, Target]] = {
     "recovery_ms": {
-        "what": "from a slowdown until within the target, median, ms",
+        "what": "recovery time after a slowdown, median, ms",
         "max": 2 * _INTERVAL_MS + 100,
     },
     "recovery_ms_worst": {
-        "what": "from a slowdown until within the target, longest of 30, ms",
+        "what": "recovery time after a slowdown, longest of 30, ms",
         "max": 2 * _INTERVAL_MS + 100,
     },
-    "switch_ms": {"what": "of these the switch, median, ms", "max": 100},
-    "switch_ms_worst": {"what": "of these the switch, longest of 30, ms", "max": 100},
+    "switch_ms": {"what": "switching time within the recovery, median, ms", "max": 100},
+    "switch_ms_worst": {"what": "switching time within the recovery, longest of 30, ms", "max": 100},
     **{
         f"prediction_error_{threads}": {
-            "what": f"latency that `adapt` expects of a stitched subnet, {threads.replace('_', ' ')}: error",
+            "what": f"error of the latency that `adapt` predicts for a stitched subnet, "
+            f"{threads.replace('_', ' ')}",
             "max": 0.1,
         }
         for threads in ("1_thread", "2_threads")
     },
-    "memory_ratio": {"what": "memory of `adapt` over that of the largest subnet", "max": 1.5},
+    "memory_ratio": {"what": "memory of `adapt` relative to the largest subnet", "max": 1.5},
 }
 
 _ROUNDS: Final = 30

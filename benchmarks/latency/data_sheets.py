@@ -42,10 +42,13 @@ COPIES: Final = 8
 TERMS: Final = 9
 
 TARGETS: Final[dict[str, Target]] = {
-    "median_error": {"what": "with Mistify's efficiency: median error of operators", "max": 0.15},
-    "p90_error": {"what": "with Mistify's efficiency: 90th percentile of errors", "max": 0.35},
-    "fitted_median_error": {"what": "fitted to this machine: median error", "max": 0.15},
-    "fitted_p90_error": {"what": "fitted to this machine: 90th percentile of errors", "max": 0.3},
+    "median_error": {"what": "Mistify's efficiency: median error", "max": 0.15},
+    "p90_error": {"what": "Mistify's efficiency: 90th percentile of the error", "max": 0.35},
+    "fitted_median_error": {"what": "efficiency fitted to this machine: median error", "max": 0.15},
+    "fitted_p90_error": {
+        "what": "efficiency fitted to this machine: 90th percentile of the error",
+        "max": 0.3,
+    },
 }
 
 

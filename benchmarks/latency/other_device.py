@@ -51,9 +51,9 @@ _DIGITS: Final = {"train": "builtin:digits-train", "test": "builtin:digits-test"
 _SETTINGS: Final = {"source_steps": 20, "adapt_steps": 20, "tune_steps": 20}
 
 TARGETS: Final[dict[str, Target]] = {
-    "most_used": {"what": "most of a latency limit that a package takes", "max": 1.0},
-    "least_used": {"what": "least of a latency limit that a package takes", "min": 0.85},
-    "worst_error": {"what": "worst error of a predicted latency", "max": 0.15},
+    "most_used": {"what": "highest latency of a package as a share of its limit", "max": 1.0},
+    "least_used": {"what": "lowest latency of a package as a share of its limit", "min": 0.85},
+    "worst_error": {"what": "largest error of a predicted latency", "max": 0.15},
 }
 
 

@@ -52,21 +52,21 @@ WARM_UP_RUNS: Final = 5
 
 TARGETS: Final[dict[str, Target]] = {
     "worst_median_error": {
-        "what": "median error of a prediction, worst setting",
+        "what": "median prediction error, worst setting",
         "max": 0.10,
         "full_run_only": True,
     },
     "worst_p90_error": {
-        "what": "90th percentile of errors, worst setting",
+        "what": "90th percentile of the prediction error, worst setting",
         "max": 0.20,
         "full_run_only": True,
     },
     "worst_kendall_tau": {
-        "what": "Kendall's tau of predicted and measured, worst setting",
+        "what": "Kendall's tau of predicted and measured latencies, worst setting",
         "min": 0.9,
         "full_run_only": True,
     },
-    "profile_seconds": {"what": "measuring a device, s", "max": 180.0},
+    "profile_seconds": {"what": "time to measure a device, s", "max": 180.0},
 }
 
 

@@ -44,14 +44,14 @@ _QUICK_SETTINGS: Final[dict[str, object]] = {
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"{name}_lost": {
-            "what": f"the {name} of three branches against a network of its own: lost, points",
+            "what": f"{name} of three branches: accuracy loss against a separate network, points",
             "max": 1.0,
             "full_run_only": True,
         }
         for name in COMPARED
     },
     "bytes_over_separate": {
-        "what": "bytes of the package over those of three networks of their own",
+        "what": "package size relative to three separate networks",
         "max": 1.0,
     },
 }

@@ -86,7 +86,7 @@ _PEER, _MORPHNET = "Torch-Pruning", "morphnet"
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"resnet8_over_torch_pruning_at_{count}": {
-            "what": f"resnet8, {count} goals: times faster than Torch-Pruning case by case, as accurate",
+            "what": f"resnet8, {count} goals: speedup over Torch-Pruning case by case at equal accuracy",
             "min": least,
             "full_run_only": True,
         }
@@ -94,7 +94,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"resnet8_points_over_torch_pruning_with_300_steps_at_{count}": {
-            "what": f"resnet8, {count} goals: above Torch-Pruning with 300 steps for each, points",
+            "what": f"resnet8, {count} goals: accuracy above Torch-Pruning with 300 steps for each, points",
             "min": 0.0,
             "full_run_only": True,
         }
@@ -102,7 +102,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{network}_over_morphnet_at_128": {
-            "what": f"{network}, 128 goals: times faster than `morphnet` case by case, as accurate",
+            "what": f"{network}, 128 goals: speedup over `morphnet` case by case at equal accuracy",
             "min": least,
             "full_run_only": True,
         }
@@ -110,7 +110,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{network}_points_below_morphnet_with_{steps}_steps_at_128": {
-            "what": f"{network}, 128 goals: below `morphnet` with {steps:,} steps for each, points",
+            "what": f"{network}, 128 goals: accuracy below `morphnet` with {steps:,} steps for each, points",
             "max": points,
             "full_run_only": True,
         }

@@ -50,7 +50,7 @@ _SAMPLE: Final = 5
 
 TARGETS: Final[dict[str, Target]] = {
     f"mean_loss_at_{count}": {
-        "what": f"{count} goals in one job against a job for each: points lost on average",
+        "what": f"{count} goals in one job instead of separate jobs: mean accuracy loss, points",
         "max": 0.5,
         "full_run_only": True,
     }

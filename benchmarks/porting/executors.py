@@ -56,7 +56,7 @@ AUTO_SHORT: Final = "{network}_auto_short"
 #: Points that the mean over the goals is below that of the best algorithm where the server chooses.
 TARGETS: Final[dict[str, Target]] = {
     AUTO_SHORT.format(network=network): {
-        "what": f"{network}: `auto` below the best algorithm, mean over the goals, points",
+        "what": f"{network}: accuracy gap of `auto` below the best algorithm, mean over the goals, points",
         "max": 0.5,
         "full_run_only": True,
     }

@@ -35,7 +35,7 @@ TARGETS: Final[dict[str, Target]] = {
     "build_100000_s": {"what": "building a tree of 100,000 goals, s", "max": 2},
     "insert_1000_us": {"what": "inserting a goal among 1,000, us", "max": 50},
     "insert_100000_ms": {"what": "inserting a goal among 100,000, ms", "max": 1},
-    "different_parents": {"what": "parents that differ from the definition's", "max": 0},
+    "different_parents": {"what": "parents that differ from the definition", "max": 0},
 }
 CONSTRAINTS: Final = 4
 SIZES: Final = {100: 30, 300: 30, 1_000: 30, 3_000: 10, 10_000: 3, 30_000: 3, 100_000: 3}

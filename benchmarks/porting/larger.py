@@ -43,7 +43,7 @@ _QUICK_SETTINGS: Final[dict[str, object]] = {
 
 TARGETS: Final[dict[str, Target]] = {
     "points_gained": {
-        "what": "gained over the tuned source at twice its multiply-adds, points",
+        "what": "accuracy gain over the tuned source at twice its multiply-adds, points",
         "min": 1.0,
         "full_run_only": True,
     },
@@ -52,7 +52,7 @@ TARGETS: Final[dict[str, Target]] = {
         "max": 0,
     },
     "expansion_difference": {
-        "what": "outputs after widening against before: largest difference",
+        "what": "largest difference of the outputs after widening",
         "max": 0.05,
     },
 }

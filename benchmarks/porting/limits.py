@@ -87,12 +87,12 @@ TARGETS: Final[dict[str, Target]] = {
         for goal, least in _ACCURACIES.items()
     },
     **{
-        f"{network}_most_used": {"what": f"{network}: most of a latency limit that is used", "max": 1.0}
+        f"{network}_most_used": {"what": f"{network}: highest latency as a share of its limit", "max": 1.0}
         for network in NETWORKS
     },
     **{
         f"{network}_least_used": {
-            "what": f"{network}: least of a latency limit that is used where a network was cut",
+            "what": f"{network}: lowest latency of a cut network as a share of its limit",
             "min": 0.9,
             "full_run_only": True,
         }
@@ -100,7 +100,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{network}_most_lost": {
-            "what": f"{network}: most lost against multiply-adds that take as long, points",
+            "what": f"{network}: largest accuracy loss against a multiply-add goal of equal latency, points",
             "max": 2.0,
             "full_run_only": True,
         }

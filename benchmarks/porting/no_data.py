@@ -51,11 +51,11 @@ FORMER_SECONDS: Final = 181.1
 
 TARGETS: Final[dict[str, Target]] = {
     "disagreement": {
-        "what": "disagreement with the source, ported on generated inputs, %",
+        "what": "disagreement with the source after porting on generated inputs, %",
         "max": FORMER_DISAGREEMENT / 2,
     },
     "generation_seconds": {
-        "what": "generating 600 inputs, seconds of the processor",
+        "what": "generating 600 inputs, processor seconds",
         "max": FORMER_SECONDS / 10,
     },
 }

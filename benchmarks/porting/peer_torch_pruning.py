@@ -55,18 +55,18 @@ QUICK_RATES: Final = (0.02, 0.04)
 _QUICK_STEPS: Final = 100
 
 TARGETS: Final[dict[str, Target]] = {
-    "translation_difference": {"what": "outputs of the source in both frameworks: difference", "max": 1e-4},
+    "translation_difference": {"what": "difference of the source's outputs in both frameworks", "max": 1e-4},
     "shares_exceeded": {"what": "networks that exceed their share of the multiply-adds", "max": 0},
     **{
         f"margin_at_{share}": {
-            "what": f"above Torch-Pruning at {share}x, points",
+            "what": f"accuracy above Torch-Pruning at {share}x, points",
             "min": 0,
             "full_run_only": True,
         }
         for share in SHARES
     },
     "mean_margin": {
-        "what": "above Torch-Pruning, mean of four shares, points",
+        "what": "accuracy above Torch-Pruning, mean of four shares, points",
         "min": 1.5,
         "full_run_only": True,
     },

@@ -53,7 +53,7 @@ QUICK_MORE_STEPS: Final = 20
 #: Points of accuracy that are lost against float32 with as many training steps.
 TARGETS: Final[dict[str, Target]] = {
     f"{precision}_lost_points_at_{share}": {
-        "what": f"{precision} at {share} against float32: lost, points",
+        "what": f"{precision} at {share}: accuracy loss against float32, points",
         "max": most,
         "full_run_only": True,
     }

@@ -39,7 +39,7 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 SHARES: Final = (2.0, 1.0, 0.5, 0.25)
 TARGETS: Final[dict[str, Target]] = {
     "loss_at_half": {
-        "what": "lost at half of the multiply-adds, against a source trained as long, points",
+        "what": "accuracy loss at half of the multiply-adds against a source trained as long, points",
         "max": 1.5,
     }
 }

@@ -39,9 +39,12 @@ WIDTHS: Final = ((16, 32, 64), (11, 22, 45), (16, 24, 48), (8, 16, 32))
 SOURCE: Final = WIDTHS[0]
 
 TARGETS: Final[dict[str, Target]] = {
-    "over_roof_16_32_64": {"what": "ResNet-8: a step over the machine's multiplications alone", "max": 1.6},
-    "of_source_16_24_48": {"what": "three quarters of the widths: a step over the source's", "max": 0.75},
-    "of_source_8_16_32": {"what": "half of the widths: a step over the source's", "max": 0.5},
+    "over_roof_16_32_64": {"what": "ResNet-8: step time relative to its multiplications alone", "max": 1.6},
+    "of_source_16_24_48": {
+        "what": "three quarters of the widths: step time relative to the source",
+        "max": 0.75,
+    },
+    "of_source_8_16_32": {"what": "half of the widths: step time relative to the source", "max": 0.5},
 }
 
 _STEPS: Final = 10

@@ -49,7 +49,7 @@ from mistify_client.rpc.porting import PortingClient
 DATASET: Final = {"train": TRAIN, "test": TEST}
 TARGETS: Final[dict[str, Target]] = {
     "times_faster": {
-        "what": "a goal added to a job against a job of its own, as accurate: times faster",
+        "what": "goal added to a job: speedup over a separate job at equal accuracy",
         "min": 3,
         "full_run_only": True,
     }

@@ -65,7 +65,7 @@ _QUICK_STEPS: Final[dict[str, object]] = {"source_steps": 60, "adapt_steps": 40,
 
 TARGETS: Final[dict[str, Target]] = {
     f"{network}_goals_met": {
-        "what": f"{network}: goals met of {COUNT * len(SERIES)} that are asked for, refused ones among them",
+        "what": f"{network}: goals met of {COUNT * len(SERIES)} requested, including refused ones",
         "min": 26,
         "full_run_only": True,
     }

@@ -37,8 +37,8 @@ from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
     "rounds": {"min": 50, "full_run_only": True},
-    "kills": {"what": "workers and servers that were killed", "min": 40, "full_run_only": True},
-    "jobs_that_differ": {"what": "jobs whose packages differ from an undisturbed job's", "max": 0},
+    "kills": {"what": "killed workers and servers", "min": 40, "full_run_only": True},
+    "jobs_that_differ": {"what": "jobs with packages that differ from those of an undisturbed job", "max": 0},
     "goals_that_failed": {"max": 0},
 }
 

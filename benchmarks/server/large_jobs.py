@@ -40,9 +40,9 @@ TARGETS: Final[dict[str, Target]] = {
     "jobs_ms": {"what": "10,000 goals: listing the jobs, ms", "max": 200.0},
     "add_s": {"what": "10,000 goals: adding 1,000, s", "max": 5.0},
     "cancel_s": {"what": "10,000 goals: cancelling, s", "max": 2.0},
-    "other_caller_s": {"what": "longest wait of another caller meanwhile, s", "max": 1.0},
+    "other_caller_s": {"what": "longest wait of a concurrent caller, s", "max": 1.0},
     "memory_growth_mb": {"what": "growth of the server's memory, MB", "max": 50.0},
-    "disk_left": {"what": "share of the database's growth that is left after removal", "max": 0.1},
+    "disk_left": {"what": "share of the database growth left after removal", "max": 0.1},
 }
 GOALS: Final = 10_000
 QUICK_GOALS: Final = 1_000

@@ -34,7 +34,7 @@ from tests.support.stored import VERSIONS, restore
 
 TARGETS: Final[dict[str, Target]] = {
     "command_s": {"what": "5,001 jobs: `mistify jobs`, s", "max": 2.0},
-    "page_s": {"what": "5,001 jobs: the page of jobs, s", "max": 0.15},
+    "page_s": {"what": "5,001 jobs: the jobs page, s", "max": 0.15},
     "list_s": {"what": "5,001 jobs: `GET /v1/jobs`, s", "max": 0.15},
 }
 JOBS: Final = 5_001

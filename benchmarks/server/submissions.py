@@ -37,10 +37,10 @@ from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
     "submissions_per_s": {
-        "what": "submissions of a known model beside a running job, per second",
+        "what": "submissions of a known model during a running job, per second",
         "min": 20.0,
     },
-    "times_as_many": {"what": "times as many as f738c65", "min": 20.0, "full_run_only": True},
+    "times_as_many": {"what": "submission rate relative to f738c65", "min": 20.0, "full_run_only": True},
 }
 SUBMISSIONS: Final = 200
 _QUICK: Final = 20

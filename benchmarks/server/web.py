@@ -55,10 +55,10 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import ReferenceResult, SourceResult
 
 TARGETS: Final[dict[str, Target]] = {
-    "first_page_ms": {"what": "the first page of 201 jobs, ms", "max": 300.0},
-    "large_job_ms": {"what": "the page of a job of 1,000 goals, ms", "max": 1000.0},
+    "first_page_ms": {"what": "first page of 201 jobs, ms", "max": 300.0},
+    "large_job_ms": {"what": "page of a job with 1,000 goals, ms", "max": 1000.0},
     "streams_mb": {"what": "memory of 200 open streams, MB", "max": 100.0},
-    "streams_ended": {"what": "streams of 200 that tell the end of their job", "min": 200.0},
+    "streams_ended": {"what": "streams (of 200) that report the end of their job", "min": 200.0},
 }
 
 LARGE: Final = 1_000

@@ -48,11 +48,11 @@ ROUNDS: Final = ("4 peers", *(f"round {number}" for number in range(2, tuner.ROU
 OWN: Final = f"{SKEWED}_own"
 
 TARGETS: Final[dict[str, Target]] = {
-    f"{part}_{figure}": {"what": f"{part} parts: {what}", "min": least, "full_run_only": part != "random"}
+    f"{part}_{figure}": {"what": f"{part} split: {what}", "min": least, "full_run_only": part != "random"}
     for part in ("random", "dirichlet")
     for figure, what, least in (
-        ("gap", "pooled above alone, points", 10.0),
-        ("gap_closed", "share of that gap that 4 peers close", 0.5),
+        ("gap", "accuracy of pooled training above training alone, points", 10.0),
+        ("gap_closed", "share of that gap closed by 4 peers", 0.5),
     )
 }
 

@@ -29,14 +29,14 @@ HOSTILE: Final = (0, 1)
 
 #: More has to be gained than may be lost: a device that trusts nobody beside hostile peers misses a target.
 TARGETS: Final[dict[str, Target]] = {
-    "honest_gained": {"what": "gained by 4 honest peers, points", "min": 2.5, "full_run_only": True},
+    "honest_gained": {"what": "accuracy gain with 4 honest peers, points", "min": 2.5, "full_run_only": True},
     "random_labels_lost": {
-        "what": "lost by 2 more peers that learnt random labels, points",
+        "what": "accuracy loss with 2 additional peers trained on random labels, points",
         "max": 2.0,
         "full_run_only": True,
     },
     "scaled_logits_lost": {
-        "what": "lost by 2 more peers that scale their logits, points",
+        "what": "accuracy loss with 2 additional peers that scale their logits, points",
         "max": 2.0,
         "full_run_only": True,
     },

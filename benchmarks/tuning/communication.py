@@ -43,7 +43,7 @@ PEERS: Final = (1, 2, 3, 4, 5)
 
 TARGETS: Final[dict[str, Target]] = {
     "ratio_at_5_mb_per_s": {
-        "what": "communication over training time, 5 peers at 5 MB/s",
+        "what": "communication time relative to training time, 5 peers at 5 MB/s",
         "max": 0.1,
         "full_run_only": True,
     }

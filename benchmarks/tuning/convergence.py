@@ -33,7 +33,7 @@ SEEDS: Final = (0, 1, 2, 3, 4)
 
 TARGETS: Final[dict[str, Target]] = {
     "fewer_steps_of_5_seeds": {
-        "what": "with 4 peers: times fewer steps to where tuning alone ends, median of five seeds",
+        "what": "4 peers: factor of fewer steps to the accuracy of tuning alone, median of five seeds",
         "min": 3.0,
         "full_run_only": True,
     }

@@ -37,8 +37,8 @@ from mistify.wire import tuning as wire
 from mistify_client.rpc.tuning import TuningClient, describe
 
 TARGETS: Final[dict[str, Target]] = {
-    "slowdown": {"what": "a lookup among 4,000 devices over one among 50", "max": 1.5},
-    "recall_at_4": {"what": "share of the four nearest that is found", "min": 0.9},
+    "slowdown": {"what": "lookup time among 4,000 devices relative to 50", "max": 1.5},
+    "recall_at_4": {"what": "recall of the four nearest peers", "min": 0.9},
 }
 FEW: Final = 50
 MANY: Final = 4_000

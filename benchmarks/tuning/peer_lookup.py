@@ -52,14 +52,14 @@ QUICK_SIZES: Final = (1_000, 10_000, 100_000)
 _NEIGHBOURS, _BUILDING, _LOOKING_UP = 16, 200, 64
 
 TARGETS: Final[dict[str, Target]] = {
-    "recall_at_10": {"what": "share of the ten nearest that is found, the lowest", "min": 0.9},
-    "growth_exponent": {"what": "exponent of the time of a lookup over the number of devices", "max": 0.7},
+    "recall_at_10": {"what": "lowest recall of the ten nearest peers", "min": 0.9},
+    "growth_exponent": {"what": "growth exponent of the lookup time with the number of devices", "max": 0.7},
     **{
         figure: {"what": f"{size:,} devices: {what}", bound: value, "full_run_only": size == SIZES[-1]}  # type: ignore[misc]
         for size, faster in ((100_000, 3.0), (1_000_000, 20.0))
         for figure, what, bound, value in (
-            (f"times_faster_{size}", "times faster than brute force", "min", faster),
-            (f"over_hnswlib_{size}", "time of a lookup over hnswlib's", "max", 1.0),
+            (f"times_faster_{size}", "speedup over brute force", "min", faster),
+            (f"over_hnswlib_{size}", "lookup time relative to hnswlib", "max", 1.0),
         )
     },
 }

@@ -51,13 +51,19 @@ CASES: Final[dict[str, Case]] = {
 }
 
 TARGETS: Final[dict[str, Target]] = {
-    "network_step_over_tensorflow": {"what": "a step of the whole network over TensorFlow's", "max": 1.5},
-    "network_2_threads_step_over_tensorflow": {"what": "the same with two threads", "max": 2.0},
+    "network_step_over_tensorflow": {
+        "what": "step time of the whole network relative to TensorFlow",
+        "max": 1.5,
+    },
+    "network_2_threads_step_over_tensorflow": {
+        "what": "step time of the whole network relative to TensorFlow, two threads",
+        "max": 2.0,
+    },
     "last_2_blocks_step_over_tensorflow": {
-        "what": "a step of the last two blocks over TensorFlow's",
+        "what": "step time of the last two blocks relative to TensorFlow",
         "max": 1.0,
     },
-    "network_memory_over_tensorflow": {"what": "memory over TensorFlow's", "max": 0.5},
+    "network_memory_over_tensorflow": {"what": "memory relative to TensorFlow", "max": 0.5},
 }
 
 LITERT, TENSORFLOW = "benchmarks.tuning.step_litert", "benchmarks.tuning.step_tensorflow"
