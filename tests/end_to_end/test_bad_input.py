@@ -202,7 +202,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
     ),
     "unreachable": (
         config(adaptation_goal={"FLOP": "0.0001x"}),
-        ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest that can be met"),
+        ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest feasible limit"),
     ),
 }
 
@@ -376,7 +376,9 @@ def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
         [*command, "--listen", site.address], capture_output=True, text=True, check=False, timeout=60
     )
     assert ended.returncode == ErrorCode.ADDRESS_IN_USE.exit_code
-    assert f"error: the address {site.address} is in use by another program; stop that one" in ended.stderr
+    assert (
+        f"error: the address {site.address} is in use by another program; stop that program" in ended.stderr
+    )
     assert "Traceback" not in ended.stderr
 
 

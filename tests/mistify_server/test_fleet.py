@@ -166,7 +166,7 @@ def test_only_so_many_devices_report_to_a_server(store: Store, monkeypatch: pyte
     monkeypatch.setattr(fleet_module, "MOST_DEVICES", 1)
     fleet = Fleet(store.fleet)
     fleet.report(STATUS)
-    with pytest.raises(MistifyError, match='use another one for "attic"') as raised:
+    with pytest.raises(MistifyError, match='use another server for "attic"') as raised:
         fleet.report(replace(STATUS, name="attic"))
     assert raised.value.code is ErrorCode.NO_ROOM
     fleet.report(replace(STATUS, option="branch-2"))

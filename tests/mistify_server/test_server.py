@@ -32,4 +32,4 @@ async def test_uploads_are_collected_though_the_store_was_busy(
     os.utime(old, (0, 0))
     async with running_server(site.settings()):
         await wait_until(lambda: not old.exists())
-    assert "uploads that nothing needs could not be removed: " in caplog.text
+    assert "unused uploads could not be removed: " in caplog.text

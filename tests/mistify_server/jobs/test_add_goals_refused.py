@@ -46,7 +46,7 @@ NANO = {"name": "jetson-nano", "compute_power": 1.0, "memory_bandwidth": 1.0}
             '{"name": "morphnet", "config": {"seed": 1}}',
             '{"config": {}, "name": "morphnet"}, as in the job',
         ),
-        Refused({"id": "HALF"}, "id", '"HALF"', "an id unlike those of the goals of the job"),
+        Refused({"id": "HALF"}, "id", '"HALF"', "an id that no goal of the job"),
         Refused(
             {"adaptation_goal": {"FLOP": "0.001x"}},
             "adaptation_goal.FLOP",

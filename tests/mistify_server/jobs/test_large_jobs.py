@@ -41,7 +41,7 @@ async def test_more_goals_than_the_server_takes_are_refused_before_anything_is_l
         assert site.tasks("inspect") == []
         job = await caller.submit(many(make_config, 2))
         message = await refused(caller.add(job.id, many(make_config, 2, "h")))
-        assert "got 2 goals, added to a job that has 2; expected at most 3" in message
+        assert "got 2 goals, added to a job with 2; expected at most 3" in message
         assert len((await caller.add(job.id, many(make_config, 1, "h"), key="k")).goals) == 3
         assert len((await caller.add(job.id, many(make_config, 1, "h"), key="k")).goals) == 3
 

@@ -96,7 +96,7 @@ def test_a_goal_is_met_if_every_target_is_reached_on_the_test_data() -> None:
 def test_the_remark_says_what_was_lost_and_what_was_foreseen() -> None:
     note = packaged(0.72, 0.9, Estimate(0.012, 0.005), note="as int8: not faster").note
     assert note == (
-        "as int8: not faster; lost 20.0% of the tuned source's accuracy, more than the 1.2% ± 1.0% that were "
-        "predicted: 72.0% against 90.0% on the validation data"
+        "as int8: not faster; lost 20.0% of the tuned source's accuracy, more than the predicted 1.2% ± "
+        "1.0%: 72.0% against 90.0% on the validation data"
     )
     assert "more than 10%: 72.0% against 90.0%" in packaged(0.72, 0.9, None).note

@@ -154,7 +154,7 @@ async def test_what_cannot_be_prepared_fails_its_goals_and_those_below_alone(
         ]
     )
     above, bad, below = (await caller.finished(job.id)).goals
-    reason = "nested could not prepare: 11 parameters cannot be prepared for"
+    reason = "the preparation of nested failed: 11 parameters cannot be prepared for"
     assert (above.state, bad.state, below.state) == (GoalState.MET, GoalState.FAILED, GoalState.FAILED)
     assert (bad.reason, below.reason) == (reason, reason)
 

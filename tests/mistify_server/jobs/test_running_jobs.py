@@ -45,7 +45,7 @@ async def test_a_job_goes_on_when_the_store_can_be_written_again(
     fixed = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     watching = asyncio.create_task(caller.events(job.id))
-    await wait_until(lambda: "jobs wait for the store: the disk is full" in caplog.text)
+    await wait_until(lambda: "jobs are waiting for the store: the disk is full" in caplog.text)
     assert (await caller.job(job.id)).state is JobState.RUNNING
     fixed.set()
     assert (await watching)[-1].event is JobState.DONE
@@ -77,7 +77,7 @@ async def test_a_job_that_waits_for_the_store_is_stopped_with_the_server(
     fixed = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x")])
-        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+        await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
     fixed.set()
     async with serving_at(site.settings()) as caller:
         assert (await caller.finished(job.id)).state is JobState.DONE
@@ -92,7 +92,7 @@ async def test_a_job_that_waits_for_the_store_can_be_cancelled(
 ) -> None:
     break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     job = await caller.submit([make_config("a", FLOP="0.5x")])
-    await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+    await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
     assert (await caller.cancel(job.id)).state is JobState.CANCELLED
 
 
@@ -115,7 +115,7 @@ async def test_an_error_of_the_program_fails_the_job(
     job = await caller.finished(job.id)
     assert job.state is JobState.FAILED
     assert [goal.state for goal in job.goals] == [GoalState.FAILED]
-    assert job.reason == "an error inside the server; its log has the details"
+    assert job.reason == "an internal error; see the server's log for details"
 
 
 async def test_a_new_job_is_run_as_it_was_planned_without_reading_it(

@@ -50,7 +50,7 @@ async def test_jobs_and_watchers_wait_for_the_store_and_go_on(
     watching = [asyncio.create_task(caller.events(job.id)) for _ in range(3)]
     with outage(site.store):
         (site.control / "hold-adapt").unlink()
-        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+        await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
         assert (await caller.job(job.id)).state is JobState.RUNNING
         assert not any(watcher.done() for watcher in watching)
     for events in await asyncio.gather(*watching):
@@ -70,7 +70,7 @@ async def test_a_job_that_waits_for_a_lock_can_be_cancelled_when_it_is_gone(
     await wait_until(lambda: bool(site.tasks("adapt")))
     with locked_by_another(site.store):
         cancelling = asyncio.create_task(caller.cancel(job.id))
-        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+        await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
         assert not cancelling.done()
     assert (await cancelling).state is JobState.CANCELLED
     assert (await caller.events(job.id))[-1].event is JobState.CANCELLED

@@ -207,21 +207,21 @@ def test_seeds_follow_from_the_settings() -> None:
             {"FLOP": "0.01x"},
             {"flops": 125_000.0},
             '[0].adaptation_goal.FLOP: got "0.01x" (10,000 multiply-adds); expected at least 125,000 '
-            'multiply-adds, the least that this network can become; write "0.125x", the nearest that can be '
-            "met, or start from a smaller model",
+            'multiply-adds, the least that this network can reach; write "0.125x", the nearest feasible '
+            "limit, or start from a smaller model",
         ),
         (
             {"num_of_params": 5},
             {"params": 10.0},
             "[0].adaptation_goal.num_of_params: got 5 parameters; expected at least 10 parameters, the least "
-            'that this network can become; write "10", the nearest that can be met, or start from a smaller '
+            'that this network can reach; write "10", the nearest feasible limit, or start from a smaller '
             "model",
         ),
         (
             {"latency": "0.5ms"},
             {"latency_ms@jetson-nano": 0.75},
             "[0].adaptation_goal.latency: got 0.5 ms; expected at least 0.75 ms, the least that this network "
-            'can become; write "938us", the nearest that can be met, or start from a smaller model',
+            'can reach; write "938us", the nearest feasible limit, or start from a smaller model',
         ),
     ],
 )

@@ -236,7 +236,7 @@ async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(si
     assert goal.spec.quantization.precision is Quantization.FLOAT16
     assert dict(goal.spec.budget) == {"memory_bytes@float16": 2_400}
     assert goal.accuracy == pytest.approx(0.8)
-    expected = "float16 instead of int8, with which accuracy was 70.0% where the checkpoint has 80.0%"
+    expected = "float16 instead of int8, with which accuracy was 70.0%, compared with the checkpoint's 80.0%"
     assert goal.precision_choice == expected
 
 
