@@ -1,4 +1,4 @@
-"""The tests that `make test` leaves to `make test-slow` by what they take: `tests/slow.txt` lists them.
+"""The tests in `tests/slow.txt`, which `make test` leaves to `make test-slow` because they take long.
 
 After `pytest --durations 0 > LOG`, `python -m tests.support.slow LOG` adds those that took too long.
 """
@@ -14,10 +14,10 @@ from tests.support.paths import REPOSITORY
 
 LIST: Final = REPOSITORY / "tests" / "slow.txt"
 
-#: Seconds from which a test is left to `make test-slow`.
+#: Tests that take at least this many seconds are left to `make test-slow`.
 LONG: Final = 1.3
 
-#: Tests of whole ways through the system, which are worth their time at every change.
+#: Tests of complete paths through the system: worth running at every change although they are slow.
 ESSENTIAL: Final = (
     "end_to_end/test_recovery.py::test_every_goal_is_there_after_a_kill",
     "end_to_end/test_adaptivenet.py::test_a_package_lists_its_blocks",
@@ -38,12 +38,12 @@ _DURATION: Final = re.compile(r"\s*(?P<seconds>[\d.]+)s (call|setup|teardown)\s+
 
 
 def listed() -> frozenset[str]:
-    """Return the tests of the list by their paths below `tests/`, names and parameters."""
+    """Return the listed tests, each as its path below `tests/`, name and parameters."""
     return frozenset(LIST.read_text().splitlines())
 
 
 def too_long(durations: Iterable[str]) -> set[str]:
-    """Return the tests that took too long, by the lines of a log with `--durations 0`."""
+    """Return the tests that took too long according to a log of `pytest --durations 0`."""
     seconds = Counter[str]()
     for line in durations:
         if match := _DURATION.fullmatch(line):

@@ -1,4 +1,4 @@
-"""What `quantization` may say, and on which axes it counts."""
+"""The setting `quantization`, and the axes that a precision limits."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def precision_of(quantization: object = None) -> QuantizationConfig:
     return parsed.quantization
 
 
-def test_float32_unless_something_else_is_asked_for() -> None:
+def test_the_default_precision_is_float32() -> None:
     assert precision_of() == QuantizationConfig(precision=Quantization.NONE, inputs="float32")
 
 
@@ -61,7 +61,7 @@ def test_integer_packages_take_floats_or_integers() -> None:
         (8, r"\[0\].quantization: got 8; expected an object"),
     ],
 )
-def test_mistakes_are_reported_with_their_place(arguments: object, message: str) -> None:
+def test_mistakes_are_reported_at_their_places(arguments: object, message: str) -> None:
     with pytest.raises(MistifyError, match=message):
         parse_batch(config(arguments))
 
