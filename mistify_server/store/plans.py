@@ -1,4 +1,4 @@
-"""Plans of batches: their goal trees, and the checkpoints that were made for them."""
+"""Plans of batches: their goal trees and checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from mistify_server.tasks.results import (
 
 
 class NodePlan(Message):
-    """A node of a goal tree: one budget, and all goals that have it.
+    """A node of a goal tree: one budget and all its goals.
 
-    `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
-    leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
-    where nothing can be adapted. `foreseen` is the share of the tuned source's accuracy that it is expected
-    to lose after a round of tuning; None where nothing can be adapted.
+    `targets` are the strictest of its goals' targets. `parent` is None for a child of the source. `algorithm`
+    adapts the parent's network to this node, and `choice` gives the reason; it is empty while none is chosen,
+    and if the model cannot be adapted. `foreseen` is the expected loss relative to the tuned source's
+    accuracy after a round of tuning; None if the model cannot be adapted.
     """
 
     index: int
@@ -39,13 +39,13 @@ class NodePlan(Message):
 
 
 class BatchPlan(Message):
-    """A collective batch as planned at submission; later only its tree and its hardware grow.
+    """A collective batch as planned at submission; later, only its tree and hardware grow.
 
-    `model_name` and `dataset` are the config's `model` and `dataset`; the `recipe` has what they stand for
-    here. `source_costs` and `floor`, the least that the network can become, cover every axis of the recipe's
-    hardware; `inputs` are the model's, by name. A batch is `adaptable` unless its model is a graph without
-    Keras structure, and then has no `estimates`. `exceed` are the costs that the widened source has to reach;
-    `nodes` come parents first.
+    `model_name` and `dataset` are the config's `model` and `dataset`; the `recipe` has the resolved ones.
+    `source_costs` and `floor`, the minimum costs of the network, cover every axis of the recipe's hardware.
+    `inputs` are the names of the model's inputs. A batch is `adaptable` unless its model is a graph without
+    Keras structure; it then has no `estimates`. `exceed` are the costs that the widened source must reach.
+    `nodes` are ordered parents first.
     """
 
     number: int
@@ -66,11 +66,10 @@ class BatchState:
     """A collective batch with all its results.
 
     Attributes:
-        plan: The plan made at submission.
-        root: The root of its goal tree.
-        checkpoints: By node index.
-        branches: Goal -> branches, for multi-branch packages.
-        reference: The source measured in LiteRT; None until then.
+        root: The root of the goal tree; None until it is ready.
+        checkpoints: Index of a node -> its checkpoint.
+        branches: Goal id -> branches, for multi-branch packages.
+        reference: The source measured in LiteRT; None until it is measured.
         preparations: Algorithm -> result of its preparation for all goals.
     """
 

@@ -189,7 +189,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     await wait_until(lambda: bool(pids(site)))
     reported: list[ProgressUpdate] = []
     assert isinstance(await engine.run(adapt_task(site, flops=2.0), reported.append), AdaptResult)
-    ended = {"crash": "was ended by signal SIGKILL", "exhaust": "ended with exit code 12"}[disaster]
+    ended = {"crash": "was killed by signal SIGKILL", "exhaust": "ended with exit code 12"}[disaster]
     assert [progress.stage for progress in reported] == [
         "starting",
         "in adapt",
@@ -265,7 +265,7 @@ async def test_a_worker_that_ends_itself_is_replaced_by_one_without_onednn(
     assert isinstance(result, AdaptResult)
     assert not result.onednn
     failed = next(progress.stage for progress in reported if "failed" in progress.stage)
-    assert "SIGABRT; the next is without TensorFlow's oneDNN" in failed
+    assert "SIGABRT; the next one runs without TensorFlow's oneDNN" in failed
     # What is made of the same model, or of what was made of it, begins like that.
     child = adapt_task(site).model_copy(update={"parent": result.checkpoint})
     for task in (adapt_task(site), child):
@@ -295,7 +295,7 @@ async def test_a_model_that_never_loads_is_reported_when_time_is_over(
 @pytest.mark.parametrize(
     ("disaster", "reported"),
     [
-        ("crash", ["signal SIGKILL, most likely because memory ran out", "fewer --slots"]),
+        ("crash", ["signal SIGKILL, probably because it ran out of memory", "fewer --slots"]),
         ("exhaust", ["the worker ran out of memory", "fewer --slots"]),
     ],
 )
@@ -318,9 +318,12 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("print('hello')", "not an answer: b'hello"),
+        ("print('hello')", "an invalid line: b'hello"),
         pytest.param("print('x' * 5_000_000)", "more than 4,194,304 bytes", marks=pytest.mark.slow),
-        ("import sys; sys.exit('no tensorflow')", "exit code 1; try it again; the server's log worker-0.log"),
+        (
+            "import sys; sys.exit('no tensorflow')",
+            "exit code 1; try again; see the server's log worker-0.log",
+        ),
     ],
 )
 async def test_a_worker_that_talks_nonsense_fails_the_task(

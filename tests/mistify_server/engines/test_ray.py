@@ -188,7 +188,7 @@ async def test_a_lost_cluster_is_told_to_whoever_waits_for_an_inspection(
 
     monkeypatch.setattr("ray.available_resources", lost)
     engine = RayEngine(site.store, site.worker)
-    with pytest.raises(MistifyError, match="the Ray cluster is lost") as raised:
+    with pytest.raises(MistifyError, match="the connection to the Ray cluster was lost") as raised:
         await engine.run(inspect_task(site), lambda progress: None)
     assert raised.value.code is ErrorCode.UNAVAILABLE
     await engine.close()

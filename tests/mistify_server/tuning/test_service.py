@@ -172,7 +172,7 @@ async def test_the_same_again_is_accepted_and_an_old_version_is_stale(coordinato
     other = with_weights(device, **{"dense/bias": np.ones(3, np.float32)})
     for version in (3, 2):
         _, text = await refused(coordinator, other, ErrorCode.CONFLICT, version=version)
-        assert "is stale; expected one above 3" in text
+        assert "is stale; expected a version above 3" in text
 
 
 async def test_joining_tells_how_devices_are_compared(coordinator):
