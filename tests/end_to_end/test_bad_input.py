@@ -295,7 +295,7 @@ def test_all_problems_of_a_config_at_once(site: Site, mistify: Any, tmp_path: Pa
         ExpectedProblem("[0].adaptation_goal.FLOP", '"5Q"', "", ""),
         ExpectedProblem("[0].colour", '"colour"', "one of", ""),
         ExpectedProblem("[2].dataset.train", "nothing", "", ""),
-        ExpectedProblem("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+        ExpectedProblem("[1].id", '"HALF"', "different from that of [0]", "rename"),
     ]
     refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
@@ -308,7 +308,7 @@ def test_all_that_needs_no_worker_is_found_at_once(site: Site, mistify: Any, tmp
     ]
     problems = [
         ExpectedProblem("[0].colour", '"colour"', "one of", ""),
-        ExpectedProblem("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+        ExpectedProblem("[1].id", '"HALF"', "different from that of [0]", "rename"),
         ExpectedProblem("[0].algorithm.name", '"morfnet"', "", 'did you mean "morphnet"?'),
         ExpectedProblem("[0].algorithm.config.cuts", "0", "", ""),
         ExpectedProblem("[0].algorithm.config.thresold", "", "", "did you mean"),

@@ -123,7 +123,7 @@ def test_problems_are_reported_at_their_places_in_the_file() -> None:
         "goals[1].threads",
         "defaults.id",
     }
-    assert "unlike that of goals[0]" in by_place["defaults.id"].expected
+    assert "different from that of goals[0]" in by_place["defaults.id"].expected
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_a_metric_or_loss_in_a_file_is_parsed_into_its_name_and_file() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"metric": "scores.py:accuracy"}, "another name than accuracy"),
-        ({"losses": {"a": "one.py:own", "b": "two.py:own"}}, "one file that has own"),
+        ({"metric": "scores.py:accuracy"}, "a name other than accuracy"),
+        ({"losses": {"a": "one.py:own", "b": "two.py:own"}}, "a single file for own"),
         ({"losses": {"a": "losses.py:Own"}}, "FILE.py:name with the name in lower case"),
         ({"losses": {"a": "losses.txt:own"}}, "FILE.py:name with the name in lower case"),
     ],

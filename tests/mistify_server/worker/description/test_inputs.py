@@ -57,7 +57,7 @@ def test_the_length_of_tokens_follows_from_the_input() -> None:
         ("photo", {"image": {"mean": (1.0,), "std": (1.0,)}}, "expected 3 values of mean and std"),
         ("grey", {"image": {}}, 'got "no size"'),
         ("ids", {"image": {}}, "expected an input with height, width and channels"),
-        ("photo", {"tokens": {"vocabulary": "v"}}, r"expected an input with one token id at each place"),
+        ("photo", {"tokens": {"vocabulary": "v"}}, r"expected an input with one token id per position"),
         ("ids", {"tokens": {"vocabulary": "v", "length": 6}}, "got 6; expected the input's 5"),
         ("free", {"tokens": {"vocabulary": "v"}}, 'got "no length"'),
     ],
