@@ -1,4 +1,4 @@
-"""Examples to train on and to measure with."""
+"""Examples for training and evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,22 +12,22 @@ from executors.data.storage import Array, gathered, stacked
 from mistify.errors import Problem
 from mistify.wording import listed
 
-#: Names of classes in the order of their numbers, by output.
+#: Output -> names of its classes in the order of their numbers.
 ClassNames = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples, and their targets.
+    """Examples and their targets.
 
     Attributes:
-        inputs: Name of the model's input -> [examples, ...], in the model's order; integers may stand where
-            the model takes floats.
+        inputs: Name of the model's input -> [examples, ...], in the model's order; may be integers if the
+            model takes floats.
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
-            (-1 where a position is to be ignored), figures float32.
-        classes: Names of classes, where they have names.
+            (-1 for an ignored position), figures float32.
+        classes: Names of classes, if they have names.
         left_out: Summary of the skipped files, such as "12 .heic in cat"; empty if there are none.
-        rows: Indices of the examples among those that were read [examples]; None where all of them are here.
+        rows: Indices of the examples among those that were read [examples]; None if all of them are included.
     """
 
     inputs: Mapping[str, Array]
@@ -50,16 +50,16 @@ class Dataset:
 
     @property
     def row_numbers(self) -> npt.NDArray[np.int64]:
-        """Return the position of each example among those that were read, counted from 0 [examples]."""
+        """Return the index of each example among those that were read, from 0 on [examples]."""
         return np.arange(len(self)) if self.rows is None else self.rows
 
     def sample(self, count: int) -> "Dataset":
-        """Return so many examples, always the same, or all if there are no more; copied."""
+        """Return a copy of `count` examples, always the same ones, or of all if there are fewer."""
         return self.subset(np.sort(np.random.default_rng(0).permutation(len(self))[:count]))
 
 
 def class_counts(parts: Sequence[Dataset]) -> str:
-    """Return how many examples each class has: "12 cat and 10 dog"; empty where classes have no names.
+    """Return the number of examples of each class: "12 cat and 10 dog"; empty if classes have no names.
 
     Args:
         parts: Parts of the same data. A position with a class counts as an example.
@@ -73,15 +73,15 @@ def class_counts(parts: Sequence[Dataset]) -> str:
 
 
 def joined(first: Dataset, second: Dataset) -> Dataset:
-    """Return the examples of both.
+    """Return the examples of both data sets.
 
     Args:
-        first: Gives the names and order of inputs and outputs, and the names of classes; its examples come
-            first.
+        first: Determines the names and order of inputs and outputs, and the names of classes; its examples
+            come first.
         second: Its examples come second.
 
     Raises:
-        MistifyError: INVALID_DATASET, inputs of the second are of another shape.
+        MistifyError: INVALID_DATASET if inputs of the second have a different shape.
     """
     for name, array in second.inputs.items():
         shape, expected = array.shape[1:], first.inputs[name].shape[1:]
@@ -99,11 +99,11 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
 
 
 class HeldOut(NamedTuple):
-    """Examples that no network is trained on.
+    """Examples that are never used for training.
 
     Attributes:
-        validation: Examples that every choice is made by.
-        test: Examples that no choice is made by: they say how good the result is.
+        validation: Examples for all choices.
+        test: Examples for the final evaluation, never used for a choice.
     """
 
     validation: Dataset
@@ -111,13 +111,13 @@ class HeldOut(NamedTuple):
 
 
 def split(data: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Return two parts of the data, the second with `share` of the examples, of each class as well.
+    """Split the data in two, stratified by class.
 
     The only example of a class stays in the first part.
 
     Args:
         data: At least two examples.
-        share: Part of the examples that goes to the second part, 0 to 1; each part has one example at least.
+        share: Fraction of the examples in the second part, 0 to 1; each part has at least one example.
         seed: Seed for the choice of the examples.
     """
     rng = np.random.default_rng(seed)
@@ -133,7 +133,7 @@ def split(data: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]
 
 
 def _classes(data: Dataset) -> npt.NDArray[np.int64]:
-    """Return the class of each example [examples]; 0 for all where no output has one class for each."""
+    """Return the class of each example [examples]; 0 for all if no output has one class per example."""
     for target in data.targets.values():
         if target.ndim == 1 and np.issubdtype(target.dtype, np.integer):
             return np.asarray(target, np.int64)

@@ -23,11 +23,11 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, Valu
 
 
 def inspect_archive(path: Path, policy: ClassPolicy) -> int:
-    """Return how many weights a `.keras` file holds.
+    """Return the number of weights in a `.keras` file.
 
     Raises:
-        MistifyError: INVALID_MODEL, the file is not fit to be loaded.
-        OSError: There is no room to unpack the file.
+        MistifyError: INVALID_MODEL if the file is not safe to load.
+        OSError: There is too little space to unpack the file.
     """
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
@@ -69,7 +69,7 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo], limits: Limits) -
 
 
 def _check_member(path: Path, member: zipfile.ZipInfo, limits: Limits) -> None:
-    """Refuse a member that is no plain file inside the archive, or not packed in the usual way."""
+    """Refuse a member that is not a regular file inside the archive, or has an unusual compression."""
     name = member.filename
     if name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/"):
         raise invalid(path, f"a member named {name[:100]!r}", "names below the archive's own root")

@@ -293,7 +293,7 @@ def saved_model_layer(good: Path, path: Path) -> None:
     with_layer(good, path, "ReLU", class_name="TFSMLayer", config={"filepath": "/opt/evil"})
 
 
-@malformed("vocabulary.keras", "reads a file of words")
+@malformed("vocabulary.keras", "reads a vocabulary file")
 def vocabulary_file(good: Path, path: Path) -> None:
     with_layer(good, path, "ReLU", class_name="StringLookup", config={"vocabulary": "/etc/passwd"})
 
