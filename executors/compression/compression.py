@@ -97,7 +97,7 @@ def _largest(values: npt.NDArray[np.float32], share: float) -> npt.NDArray[np.fl
 
 
 def _cluster(network: keras.Model, clusters: int, setup: TrainingSetup, steps: int, seed: int) -> None:
-    """Train a network with `clusters` values per kernel; kernels that already have fewer are not clustered."""
+    """Train a network with `clusters` values per kernel; kernels that already have fewer stay unchanged."""
     shared = [
         _sharing(kernel, clusters, seed)
         for kernel in _compressible(network)
