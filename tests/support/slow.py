@@ -31,7 +31,7 @@ ESSENTIAL: Final = (
     "mistify_server/worker/packaging/test_models.py::test_a_package_describes_itself",
     "mistify_server/worker/packaging/training/test_network.py::test_steps_of_adam_are_those_of_tensorflow[chain]",
     "mistify_client/monitor/test_searching.py::test_other_subnets_are_searched_and_run_if_they_fit",
-    "mistify_client/rpc/test_tuning.py::test_models_go_from_device_to_device",
+    "mistify_client/rpc/test_tuning.py::test_models_are_exchanged_between_devices",
 )
 
 _DURATION: Final = re.compile(r"\s*(?P<seconds>[\d.]+)s (call|setup|teardown)\s+tests/(?P<test>\S.*?)\s*")
