@@ -89,7 +89,7 @@ async def test_a_browser_logs_in_by_the_token_and_out(serve: Serve) -> None:
     async with serve(token=TOKEN) as web:
         refused = await web.post("/v1/session", json={"token": "other"})
         assert (refused.status_code, "Authorization" in refused.text) == (401, False)
-        assert "enter the one in the server's --token-file" in refused.json()["detail"]
+        assert "enter the token from the server's --token-file" in refused.json()["detail"]
         answer = await web.post("/v1/session", json={"token": TOKEN})
         cookie = answer.headers["set-cookie"]
         assert answer.status_code == 204

@@ -74,7 +74,7 @@ async def test_the_page_of_a_goal_has_its_layers_and_its_curve(
     await events(web, job)
     page = (await web.get(address)).text
     assert 'data-ended="yes"' in page
-    assert re.search(r"stem <span class=.kind.>Conv2D, left out</span>", page)
+    assert re.search(r"stem <span class=.kind.>Conv2D, removed</span>", page)
     assert "8 &rarr; 0" in page
     found = re.search(r'id="curves-data">(.*?)</script>', page)
     assert found is not None
