@@ -1,4 +1,4 @@
-"""The architectures of `keras.applications`, with random weights or those of a file."""
+"""The architectures of `keras.applications`, with random weights or weights from a file."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from executors.inspection.errors import invalid
 from executors.inspection.limits import LIMITS
 from executors.inspection.weights import stored_weights
 
-#: Classes of the data that the published weights are trained on.
+#: Number of classes in the training data of the published weights.
 _CLASSES = 1000
 _SEED = 0
 
@@ -20,12 +20,12 @@ def application(
 
     Args:
         name: A function of `keras.applications`, such as `MobileNetV2`.
-        classes: Number of classes that it tells apart; None for a thousand.
-        size: Height and width of the images in pixels; None for the architecture's own.
+        classes: Number of classes; None for a thousand.
+        size: Height and width of the images in pixels; None for the architecture's default.
         weights: A file written by `save_weights`; None for random weights, always the same.
 
     Raises:
-        MistifyError: INVALID_MODEL: the size is too small, or the weights are those of another model.
+        MistifyError: INVALID_MODEL if the size is too small, or the weights belong to another model.
     """
     keras.utils.set_random_seed(_SEED)
     try:
