@@ -118,7 +118,7 @@ class Goal:
         warning: Limits likely to be missed, as predicted at submission, for people.
         achieved: The package's costs as predicted by the cost model, and the measured result of its
             compression.
-        measured: Latencies measured in LiteRT on this machine, and extrapolated from them to other hardware.
+        measured: Axis -> latency measured in LiteRT on the server's machine.
         accuracy: The accuracy of the package, at its precision.
         output_scores: Output -> score of the package, by a metric of that output.
         reason: Why the goal was not met.

@@ -1,4 +1,4 @@
-"""Access to the server for the monitor's threads, with retries, and calls that can be ended at any time."""
+"""Access to the server for the monitor's threads, with retries and cancellable calls."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,10 +13,10 @@ from mistify_client.rpc.retry import Backoff
 
 Client = TypeVar("Client", bound=ServiceClient)
 
-#: Failures that may pass by themselves, or once somebody corrects the token.
+#: Failures that may be temporary, or end when the token is corrected.
 _PASSING: Final = (ErrorCode.UNAVAILABLE, ErrorCode.ADDRESS_IN_USE, ErrorCode.UNAUTHENTICATED)
 
-#: Waiting times in seconds for work that is attempted without limit.
+#: Delays in seconds between an unlimited number of attempts.
 RETRY: Final = Backoff(first=1.0, longest=300.0)
 _ONE_ATTEMPT: Final = Backoff(attempts=0)
 
@@ -27,12 +27,12 @@ def passes(error: Exception) -> bool:
 
 
 class ServerAccess(Generic[Client]):
-    """Connections to the server for one thread, which another thread can end for good.
+    """Connections to the server for one thread, which another thread can close permanently.
 
     Args:
         settings: Address and token of the server.
         client: Client class of the service to connect to.
-        retry: The time to wait after a failure.
+        retry: The delay after a failure.
     """
 
     def __init__(self, settings: ServerConfig, client: type[Client], retry: Backoff = RETRY) -> None:
