@@ -44,19 +44,19 @@ class ServerAccess(Generic[Client]):
 
     @property
     def stopped(self) -> bool:
-        """Return True after `stop`: no new work may begin."""
+        """True after `stop`: no new work may begin."""
         return self._stopping.is_set()
 
     @contextmanager
     def connected(self) -> Iterator[Client]:
-        """Yield a client whose calls fail at once if the server is away.
+        """Yield a client whose calls fail immediately if the server is unreachable.
 
         Raises:
             MistifyError: UNAUTHENTICATED, the token cannot be read, for example while it is being replaced.
         """
         with self._make(self._settings.server, self._token(), backoff=_ONE_ATTEMPT) as client:
             self._client = client
-            if self.stopped:  # `stop` may have been called before it could see this client
+            if self.stopped:  # `stop` may have been called before this client was visible to it
                 client.close()
             try:
                 yield client
@@ -74,20 +74,20 @@ class ServerAccess(Generic[Client]):
         """Wait before the next attempt, at most until `stop`.
 
         Args:
-            failures: The number of failures in a row.
+            failures: The number of consecutive failures.
         """
         self._stopping.wait(self._retry.delay(failures))
 
     def repeat(self, attempt: Callable[[], bool]) -> None:
-        """Call a function until it returns True, waiting longer after each failure, at most until `stop`."""
+        """Call a function until it returns True or `stop` is called, waiting longer after each failure."""
         failures = 0
         while not self.stopped and not attempt():
             failures += 1
             self.wait(failures)
 
     def stop(self) -> None:
-        """Cancel the present call, and all later ones."""
+        """Cancel the current call and all later ones."""
         self._stopping.set()
-        client = self._client  # the thread may forget it at any time
+        client = self._client  # the thread may clear the attribute at any time
         if client is not None:
             client.close()

@@ -248,7 +248,7 @@ def test_status_shows_the_state_of_the_daemon(package, start):
     daemon.until(event="config")
     text = shown("status", "--package", package).stdout
     assert f"monitor: running, process {daemon.process.pid}" in text
-    assert "targets: latency 1ns, accuracy 95%, not kept to" in text
+    assert "targets: latency 1ns, accuracy 95%, not met" in text
     assert "* branch-0" in text
     status = json.loads(shown("status", "--json", "--package", package).stdout)
     assert (status["running"], status["option"], status["fits"]) == (True, "branch-0", False)

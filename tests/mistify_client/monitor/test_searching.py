@@ -109,12 +109,12 @@ def test_other_subnets_are_searched_and_run_if_they_fit(narrow):
     began = narrow.entries.until(event="search")
     assert began["budget_ms"] == pytest.approx(2 * best.latency_ms, rel=1e-3)
     status = shown("status", "--package", narrow.package).stdout
-    assert "other subnets are searched: within" in status
+    assert "searching for other subnets within" in status
     narrow.step(30)
     assert narrow.asked == 0  # however long it takes
     assert narrow.process.wait() == 0
     narrow.step(8)
-    assert narrow.entries.until(event="search")["reason"] == "other subnets were searched"
+    assert narrow.entries.until(event="search")["reason"] == "the search for other subnets has ended"
     assert narrow.pool.entries[-1] == best
     assert narrow.monitor._outcome.decision.fits
     assert narrow.monitor._outcome.decision.option == f"subnet-{len(narrow.pool.entries) - 1}"

@@ -170,7 +170,7 @@ def test_damage_before_the_end_stops_all_releases(path):
 
 def test_another_budget_is_refused(path):
     PrivacyLedger(path, BUDGET).spend(Fraction(1), "a model")
-    assert "was begun with the budget 5" in refusal(PrivacyLedger(path, Fraction(50)))
+    assert "was created with the budget 5" in refusal(PrivacyLedger(path, Fraction(50)))
 
 
 def test_a_release_is_refused_if_the_disk_cannot_be_written(path, monkeypatch):

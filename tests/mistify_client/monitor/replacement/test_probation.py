@@ -12,7 +12,7 @@ from tests.mistify_client.monitor.replacement.conftest import on_probation
 
 def test_a_package_that_is_slower_in_use_is_rolled_back(site, package):
     on_probation(site, before_ms=1.0, fastest_ms=1.5)
-    assert "takes 1.5ms, that of the package before took 1ms" in site.until("rolled back")["reason"]
+    assert "takes 1.5ms, that of the previous package took 1ms" in site.until("rolled back")["reason"]
     assert current(package) == package
 
 
