@@ -1,4 +1,4 @@
-"""Reference tasks: a source measured as its packages are."""
+"""Reference tasks, which measure a source in the same way as packages."""
 
 from executors.outputs.objectives import objectives_for
 from executors.sources.keras.scaling import scaled
@@ -32,7 +32,7 @@ class ReferenceMeter:
 
     @activity("measuring")
     def measure(self, task: ReferenceTask) -> ReferenceResult:
-        """Return the accuracies and the latencies of a source in LiteRT."""
+        """Return the accuracies and latencies of a source in LiteRT."""
         recipe = task.recipe
         self._on_progress(
             ProgressUpdate(stage=MEASURING_SOURCE, step=0, total_steps=1, metric=recipe.data.metric)
@@ -51,6 +51,6 @@ class ReferenceMeter:
         )
 
     def _as_it_came(self, task: ReferenceTask) -> bytes | None:
-        """Return the source in LiteRT before its tuning; None where it cannot be tuned."""
+        """Return the converted source before tuning; None if it cannot be tuned."""
         source = self._cache.source(task.recipe.model).network
         return None if source is None else convert(scaled(source, task.recipe.data.settings.scale))

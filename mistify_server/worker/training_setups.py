@@ -1,4 +1,4 @@
-"""Training setups: the data of a task, and the teacher's predictions for them."""
+"""Training setups: the data of a task and the teacher's predictions."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from mistify_server.worker.checkpoints import Checkpoints
 
 
 class _Predictions(NamedTuple):
-    """A teacher's predictions for images and for their mirror images: output -> [examples, ...]."""
+    """A teacher's predictions for images and their mirror images: output -> [examples, ...]."""
 
     as_they_are: Mapping[str, Array] | None = None
     mirrored: Mapping[str, Array] | None = None
@@ -31,15 +31,15 @@ class TrainingSetups:
         self._predicted: tuple[tuple[str, DataVersion, bool], _Predictions] | None = None
 
     def prepare(self, recipe: TaughtRecipe, params: Params, *, distilled: bool = True) -> TrainingSetup:
-        """Return the data and settings that the students of a teacher are trained with.
+        """Return the data and settings for training a teacher's students.
 
         Args:
-            recipe: Provides the teacher, and the data that both are trained on.
-            distilled: Whether students learn from the teacher's predictions, too.
+            recipe: The recipe with the teacher and the data.
+            distilled: Whether students also learn from the teacher's predictions.
         """
         settings = recipe.data.settings
         learning = self._parts(recipe)[0]
-        version = version_of(learning)  # before the data are loaded: a file may change meanwhile
+        version = version_of(learning)  # before loading the data, because a file may change during loading
         train, validation = self._cache.learning(learning)
         if learning.unlabelled is not None and params.distillation:
             train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)
@@ -55,7 +55,7 @@ class TrainingSetups:
         return parts_of(recipe.data, signature_of(self._checkpoints.shared(recipe.teacher)))
 
     def _predictions(self, teacher: str, version: DataVersion, train: Dataset, flips: bool) -> _Predictions:
-        """Return the teacher's predictions for the training data, and for mirror images if they are used."""
+        """Return the teacher's predictions for the training data and, if needed, for mirror images."""
         key = teacher, version, flips
         if self._predicted is None or self._predicted[0] != key:
             model = self._checkpoints.shared(teacher)

@@ -157,7 +157,7 @@ def test_labelled_test_data_say_how_often_a_network_is_right_that_agreement_has_
     assert made.root.source_accuracy == 1.0
     assert np.mean(says(source, images) == classes) < 1
     assert set(made.data.answered) == {"train"}
-    assert "agrees with the source, without labels" in made.package.note
+    assert "agreement with the source, without labels" in made.package.note
 
 
 @pytest.mark.slow
@@ -205,7 +205,7 @@ def test_unlabelled_inputs_beside_training_data_are_learned_from_the_teacher_alo
     [
         ({"pixels": np.zeros((9, 8, 8, 1))}, "no array"),
         ({"x": np.full((9, 8, 8, 1), np.inf)}, "NaN or infinity"),
-        ({"x": np.zeros((2, 8, 8, 1))}, "3 at least, one to train on, one to choose by"),
+        ({"x": np.zeros((2, 8, 8, 1))}, "at least 3, one for training, one for validation"),
     ],
 )
 def test_problems_with_unlabelled_inputs_are_told_before_anything_starts(

@@ -71,7 +71,7 @@ def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_
 def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = generated(2, metric=Metric.ROC_AUC, class_weights="balanced")
-    with pytest.raises(MistifyError, match="answers cannot be used as labels") as caught:
+    with pytest.raises(MistifyError, match="predictions cannot be used as labels") as caught:
         runner.run(SourceTask(recipe=recipe(model, **common), exceed={}))
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]

@@ -106,7 +106,7 @@ def test_a_package_says_what_apps_have_to_know(model, setup, tmp_path):
 
 def test_classes_that_were_not_trained_on_are_noted(package, setup):
     assert 0 not in setup.train.targets["scores"]
-    assert package.manifest.note == "no training example of class 0: it may have been unlearned"
+    assert package.manifest.note == "no training example of class 0: it may have been forgotten"
 
 
 def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(package):

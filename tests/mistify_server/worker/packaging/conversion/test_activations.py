@@ -36,7 +36,7 @@ def test_examples_that_overflow_inside_a_network_are_left_out_and_named():
     first = np.random.default_rng(0).permutation(40).tolist()
     number = min((7, 21), key=first.index)
     assert sample.note == (
-        "integers take their scales from 38 of 40 examples: layer growth is not finite for example "
+        "integers are calibrated with 38 of 40 examples: layer growth is not finite for example "
         f"{number} of the training data, and for 1 other"
     )
 
@@ -82,4 +82,4 @@ def test_a_package_says_which_examples_its_scales_are_not_from():
     setup.train.inputs["image"][11] = np.nan
     task = package_task(quantization=QuantizationConfig(precision=Quantization.INT8))
     note = packaged(model, task, setup).manifest.note
-    assert "integers take their scales from 79 of 80 examples: input image is not finite" in note
+    assert "integers are calibrated with 79 of 80 examples: input image is not finite" in note

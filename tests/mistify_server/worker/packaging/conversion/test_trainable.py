@@ -27,7 +27,7 @@ def test_what_litert_cannot_train_is_packaged_without_training_and_says_why(trai
     objectives = objectives_of(model, Dataset(examples, {"scores": np.arange(3)}))
     made = convert_trainable(model, objectives, TuningConfig(trainable="head"), examples)
     assert (made.train, made.training, made.tunable) == (None, None, {})
-    assert made.note.startswith("cannot be trained on a device: LiteRT cannot run what trains it: ")
+    assert made.note.startswith("cannot be trained on a device: LiteRT cannot run the training network: ")
     expected = model.predict(examples["image"], verbose=0)
     np.testing.assert_allclose(run_network(made.serve, examples)["scores"], expected, atol=1e-5)
 

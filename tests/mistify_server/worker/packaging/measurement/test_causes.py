@@ -74,7 +74,7 @@ def test_integers_that_litert_refuses_are_explained_by_their_largest_step():
         pytest.raises(LiteRtError) as caught,
         _runnable(integers, Quantization.INT8, names),
     ):
-        raise LiteRtError("one that LiteRT refuses", "refused")
-    assert "one whose integers LiteRT refuses: a step of layer " in str(caught.value)
+        raise LiteRtError("one that LiteRT rejects", "refused")
+    assert "one with integers that LiteRT rejects: a step of layer " in str(caught.value)
     with pytest.raises(LiteRtError, match="other"), _runnable(integers, Quantization.NONE, names):
-        raise LiteRtError("one that LiteRT refuses", "other")
+        raise LiteRtError("one that LiteRT rejects", "other")

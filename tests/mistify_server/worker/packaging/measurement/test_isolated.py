@@ -57,5 +57,5 @@ def test_a_single_network_that_ends_litert_is_refused_with_what_to_do() -> None:
 
 
 def test_what_is_no_network_is_refused_as_well() -> None:
-    with pytest.raises(LiteRtError, match="one that LiteRT refuses"):
+    with pytest.raises(LiteRtError, match="one that LiteRT rejects"):
         latency_of(b"no network at all")

@@ -39,7 +39,7 @@ def test_a_loss_of_more_than_a_point_is_reported():
 def test_a_known_cause_takes_the_place_of_advice():
     worse = Served(b"", 0.1, 0.785)
     reported = drawbacks(Quantization.INT8, worse, FLOAT32, Metric.F1, cause="of some layer")
-    assert reported == "as int8: f1 78.5% against 80.0% in float32, as of some layer"
+    assert reported == "as int8: f1 78.5% against 80.0% in float32, because of some layer"
     assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.80), FLOAT32, Metric.F1, cause="any") == ""
 
 

@@ -58,7 +58,7 @@ def test_operators_that_run_others_are_refused() -> None:
         return tf.while_loop(lambda y: tf.reduce_sum(y) < 9, lambda y: (y * 2,), (x,))[0]
 
     function = NamedFunction(grown, [tf.TensorSpec([None, 4], tf.float32, "x")], ["y"])
-    with pytest.raises(MistifyError, match="WHILE, whose cost is not known"):
+    with pytest.raises(MistifyError, match="WHILE, which has unknown costs"):
         network_cost(convert_function(function, QuantizationConfig()))
 
 
