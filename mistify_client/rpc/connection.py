@@ -227,7 +227,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
             )
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return UnansweredError(
-                ErrorCode.UNAVAILABLE, f"the server at {address} did not answer in time; try again later"
+                ErrorCode.UNAVAILABLE, f"the server at {address} did not respond in time; try again later"
             )
         case status:
             return MistifyError(
@@ -236,7 +236,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
 
 
 def _is_addressed_wrongly(call: grpc.RpcError, address: str) -> bool:
-    """Check whether a server speaks TLS and its address says otherwise, or the other way round."""
+    """Check whether exactly one of the server and its address uses TLS."""
     if address.startswith(TLS):
         return _NO_TLS in (call.details() or "")
     return speaks_tls(address)

@@ -1,4 +1,4 @@
-"""The subnets of a block store: all networks that its variants make (AdaptiveNet 4.1)."""
+"""The subnets of a block store: all networks that its variants form (AdaptiveNet 4.1)."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,7 +9,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore, BlockVariant
 
-#: Variants from the inputs of the network to its outputs, each beginning where the one before ends.
+#: Variants from the inputs of the network to its outputs, each beginning where the previous one ends.
 Subnet: TypeAlias = tuple[BlockVariant, ...]
 
 
@@ -18,15 +18,15 @@ class SubnetSpace:
 
     Attributes:
         store: The store with the variants.
-        variants: Variants that are in a subnet, in the order of the store.
-        served: The subnet that made the package's own network; None where that has other blocks.
+        variants: Variants that are in at least one subnet, in the order of the store.
+        served: The subnet of the package's own network; None if that network has other blocks.
     """
 
     def __init__(self, store: BlockStore) -> None:
-        """Count the ways through a store.
+        """Count the paths through a store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, its variants make no network.
+            MistifyError: CORRUPT_PACKAGE, its variants form no network.
         """
         self.store = store
         self._ways = _ways(store)
@@ -36,7 +36,7 @@ class SubnetSpace:
             if self._ways[0][variant.start] and self._ways[variant.end][store.last]
         )
         if not self.variants:
-            message = "the blocks make no network from the inputs to the outputs; fetch the package again"
+            message = "the blocks form no network from the inputs to the outputs; fetch the package again"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
         self.original = self._first(0, store.last)
         self.served = store.network_of(store.served) if store.served else None
@@ -55,7 +55,7 @@ class SubnetSpace:
         return self._starting.get(position, ())
 
     def random(self, rng: np.random.Generator) -> Subnet:
-        """Return a subnet, each with the same probability."""
+        """Return a random subnet, drawn uniformly."""
         chosen: list[BlockVariant] = []
         position = 0
         while position != self.store.last:
@@ -69,7 +69,7 @@ class SubnetSpace:
     def replaced(self, subnet: Subnet, variant: BlockVariant) -> Subnet:
         """Return a subnet with another variant in place of its own blocks there.
 
-        Blocks that overlap it only in part are completed beside it by those of the original network.
+        Blocks that overlap it only partly are replaced, next to it, by those of the original network.
         """
         before = [block for block in subnet if block.end <= variant.start]
         while not self._ways[_end(before)][variant.start]:
@@ -106,7 +106,7 @@ class SubnetSpace:
 
 
 def _ways(store: BlockStore) -> list[list[int]]:
-    """Return for each two positions in how many ways the second one is reached from the first."""
+    """Return, for each pair of positions, the number of paths from the first to the second."""
     size = store.last + 1
     ways = [[int(start == end) for end in range(size)] for start in range(size)]
     for start in reversed(range(size)):

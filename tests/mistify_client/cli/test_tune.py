@@ -121,7 +121,7 @@ def test_devices_tune_with_peers(tune, device, settings, address):
     device(1).tune(address)
     result = tune(device(0), "--server", address, "--config", settings(SETTINGS))
     assert result.exit_code == 0, result.output
-    assert "round 1: learns from 1 peer" in result.output
+    assert "round 1: learning from 1 peer" in result.output
     assert "bytes sent" in result.output
 
 

@@ -279,7 +279,7 @@ def test_an_unannounced_pool_is_announced_by_its_first_reader(package):
 def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
     pool = write_pool(package)
     (state_directory(package) / "pool.json").unlink()
-    with pytest.raises(MistifyError, match="has got another version") as caught:
+    with pytest.raises(MistifyError, match="has another version") as caught:
         install_pool(package, pool, expected=tmp_path / "another")
     assert caught.value.code is ErrorCode.CONFLICT
     assert load(package).options[0].kind == "branch"

@@ -146,7 +146,7 @@ def test_a_damaged_block_that_cannot_be_downloaded_is_left_out(package, unlabell
     (package / "block-3-merge2.tflite").write_bytes(b"damaged")
     lines = []
     result = adapted(package, unlabelled, on_progress=lines.append)
-    assert "the ones here have to do" in lines[1]
+    assert "only those on the device are used" in lines[1]
     assert "block-3-merge2.tflite" in lines[1]
     assert not any("block-3-merge2.tflite" in entry.files for entry in result.pool.entries)
 
@@ -257,7 +257,7 @@ def test_a_package_updated_during_the_search_is_not_changed(tmp_path, package, u
     """The results belong to the previous version, whose blocks are not in the new one."""
     (tmp_path / "next").mkdir()
     other = make_elastic_package(tmp_path / "next" / "package")
-    with pytest.raises(MistifyError, match="has got another version") as caught:
+    with pytest.raises(MistifyError, match="has another version") as caught:
         adapted(package, unlabelled, on_progress=Meanwhile(package, other))
     assert caught.value.code is ErrorCode.CONFLICT
     assert current(package) != package

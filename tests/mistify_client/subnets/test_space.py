@@ -72,6 +72,6 @@ def test_variants_in_dead_ends_are_in_no_subnet():
 
 
 def test_a_store_without_a_network_is_refused():
-    with pytest.raises(MistifyError, match="make no network") as caught:
+    with pytest.raises(MistifyError, match="form no network") as caught:
         SubnetSpace(store_of([variant("a", 0, 1), variant("b", 2, 1)]))
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
