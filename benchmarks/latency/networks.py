@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 
 def samples(count: int, seed: int = 0) -> Iterator[Sample]:
-    """Yield networks of each family, with layers scaled by one factor, or by slightly varied ones."""
+    """Yield networks of each family, scaled by a common factor with small variations per layer."""
     for family, make in FAMILIES.items():
         random = np.random.default_rng(seed)
         for share in np.geomspace(0.25, 1.25, count):

@@ -1,4 +1,4 @@
-"""The page of results, one row for each target."""
+"""The results page, with one row per target."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,11 +10,11 @@ RESULTS: Final = REPOSITORY / "benchmarks" / "RESULTS.md"
 
 _INTRODUCTION: Final = """# Results
 
-`python -m benchmarks.results` makes this page from the latest record of each benchmark in
-`benchmarks/records/`. A record has all figures of a run, its command and its machine.
+`python -m benchmarks.results` generates this page from the latest record of each benchmark in
+`benchmarks/records/`. A record contains all figures of a run, its command and its machine.
 [The decisions](../docs/decisions/index.md) describe the experiments behind the current code. The module of a
-benchmark, such as `benchmarks/porting/limits.py` for `porting.limits`, says what it measures;
-`benchmarks/harness/run.py` has the rules for all. Records from before 2026-11-28 were transcribed from an
+benchmark, such as `benchmarks/porting/limits.py` for `porting.limits`, describes its measurements;
+`benchmarks/harness/run.py` defines the common rules. Records from before 2026-11-28 were transcribed from an
 earlier version of this page; their commands are those of their commits.
 """
 
@@ -22,7 +22,7 @@ _HEAD: Final = ("| figure | value | target | status | commit |", "| --- | ---: |
 
 
 class Row(NamedTuple):
-    """A target, and the latest record that has it."""
+    """A target, with the latest record that contains it."""
 
     name: str
     target: Judged
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
     @property
     def value(self) -> str:
-        """The figure with few digits; empty without one."""
+        """The figure with few digits; empty if it was not measured."""
         figure = self.record.figures.get(self.name)
         return "" if figure is None else shown(figure)
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
     @property
     def status(self) -> str:
-        """Whether it is met, and whether only a quick run has measured it."""
+        """Whether the target is met, and whether only a quick run has measured it."""
         if self.name not in self.record.figures:
             return "not measured"
         return ("met" if self.target.met else "missed") + (" (quick run)" if self.record.quick else "")
@@ -57,7 +57,7 @@ def page(records: Sequence[Record]) -> str:
     """Return RESULTS.md.
 
     Args:
-        records: The oldest first.
+        records: All records, oldest first.
     """
     rows = rows_of(records)
     counts = {
@@ -123,7 +123,7 @@ def _commit(record: Record) -> str:
 
 
 def _run(record: Record) -> str:
-    """Return the command of a record, and where and when it ran, in one line."""
+    """Return the command of a record, with the place and time of its run, in one line."""
     command = f"`{record.command}`" if record.command else "command unknown"
     where = record.machine.get("processor")
     facts = [

@@ -17,7 +17,7 @@ _HEAD: Final = (
 
 
 def with_table(text: str, records: Sequence[Record]) -> str:
-    """Return the README with its table replaced by that of the latest record."""
+    """Return the README with its table generated from the latest record."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     record = [record for record in records if record.benchmark == BENCHMARK][-1]
