@@ -271,7 +271,7 @@ def _flag(key: str) -> str:
 
 
 def _anchored(config: ServeConfig, flags: Collection[str], directory: Path) -> ServeConfig:
-    """Make relative paths from a file relative to that file's directory."""
+    """Resolve a file's relative paths against its directory."""
     changes: dict[str, object] = {}
     for name in config.model_fields_set.difference(flags):
         value = getattr(config, name)

@@ -167,15 +167,15 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
     if settings.until_stdin_closes:
         _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
     async with running_server(settings) as addresses:
-        _collect_seldom()
+        _reduce_garbage_collection()
         address, url = addresses
         _log.info("the server is ready", extra={"address": address, "http": url})
         on_ready(address, url)
         await stopping.wait()
 
 
-def _collect_seldom() -> None:
-    """Make garbage collection rarer, and exempt the objects that live as long as the server.
+def _reduce_garbage_collection() -> None:
+    """Reduce the frequency of garbage collection, and exempt the objects that live as long as the server.
 
     The plan of a large job has millions of objects, none of them in a reference cycle. Scanning them
     repeatedly takes a third of the planning time and stops every thread.

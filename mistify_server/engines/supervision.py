@@ -119,7 +119,7 @@ class SupervisedWorker:
     async def alive(self) -> bool:
         """Check whether the worker can run a task."""
         try:
-            return await _in_time(self._connection.alive(), _REPLY_SECONDS)
+            return await _with_timeout(self._connection.alive(), _REPLY_SECONDS)
         except WorkerDied:
             return False
 
@@ -147,9 +147,9 @@ class SupervisedWorker:
 
     async def _converse(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
         order = Order(ticket=next(self._tickets), task=task)
-        await _in_time(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
+        await _with_timeout(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
         while True:
-            message = _parse(await _in_time(self._connection.receive(), lease))
+            message = _parse(await _with_timeout(self._connection.receive(), lease))
             if isinstance(message, Heartbeat) or message.ticket != order.ticket:
                 continue
             if isinstance(message, Answer):
@@ -158,12 +158,12 @@ class SupervisedWorker:
 
     async def _log_tail(self) -> str:
         try:
-            return await _in_time(self._connection.log_tail(), _REPLY_SECONDS)
+            return await _with_timeout(self._connection.log_tail(), _REPLY_SECONDS)
         except WorkerDied:
             return ""
 
 
-async def _in_time(doing: Awaitable[T], seconds: float) -> T:
+async def _with_timeout(doing: Awaitable[T], seconds: float) -> T:
     try:
         async with asyncio.timeout(seconds):
             return await doing

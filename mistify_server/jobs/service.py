@@ -343,7 +343,7 @@ class PortingService:
         forecast = forecast_of(plan, self._store.jobs, trial=inspection.trial)
         if forecast is not None:
             plan, goals = forecast.plan, with_forecast(goals, forecast)
-        return plan, [_with_left_out(goal, inspection.left_out) for goal in goals], forecast
+        return plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast
 
     def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
         plan, goals, forecast = self._planned(resolved, inspection)
@@ -379,7 +379,7 @@ class PortingService:
         return states[GoalState.FAILED] + states[GoalState.CANCELLED]
 
 
-def _with_left_out(goal: Goal, left_out: Sequence[str]) -> Goal:
+def _with_warnings(goal: Goal, left_out: Sequence[str]) -> Goal:
     """Return a goal with warnings about files in its data that are not read."""
     unread = (f"{files} are not read" for files in left_out)
     return replace(goal, warning="; ".join(filter(None, (goal.warning, *unread))))

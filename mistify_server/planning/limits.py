@@ -40,7 +40,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
     """Yield a problem for each goal that the model cannot meet, whatever its limits."""
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
-        yield from _senseless_targets(index, config, inspection)
+        yield from _invalid_targets(index, config, inspection)
         if not inspection.adaptable:
             yield from _untrainable(index, config)
         elif config.branches is not None and BRANCH_INPUT in inspection.inputs:
@@ -128,7 +128,7 @@ def _unreachable_limit(
     )
 
 
-def _senseless_targets(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
+def _invalid_targets(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
     """Yield a problem for each target for a missing output, and for each target share above 1."""
     if inspection.metric is None:
         return

@@ -199,7 +199,7 @@ class Artifacts:
                 sync_file(target)
             name = digest.hexdigest() + suffix
             place = self._place(name)
-            if not _is_there(place, temporary):
+            if not _is_stored(place, temporary):
                 place.parent.mkdir(exist_ok=True)
                 Path(temporary).replace(place)
                 sync_path(place.parent)
@@ -232,7 +232,7 @@ def writing(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _is_there(place: Path, content: str) -> bool:
+def _is_stored(place: Path, content: str) -> bool:
     """Check whether an artifact has the given content, and mark it as in use, for `remove`."""
     try:
         os.utime(place)

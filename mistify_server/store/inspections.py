@@ -61,7 +61,7 @@ class KeptInspections:
         with writing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
             write_bytes(self._path(key), content, durable=True)
-        kept = sorted(self._paths(), key=_asked_for)
+        kept = sorted(self._paths(), key=_last_used)
         for path in kept[: max(0, len(kept) - self._most)]:
             path.unlink(missing_ok=True)
 
@@ -76,7 +76,7 @@ class KeptInspections:
         return list(self._directory.glob(f"*{_SUFFIX}"))
 
 
-def _asked_for(path: Path) -> int:
+def _last_used(path: Path) -> int:
     """Return the time at which an inspection was last used; 0 if it has just been removed."""
     with suppress(FileNotFoundError):
         return path.stat().st_mtime_ns

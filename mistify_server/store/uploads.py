@@ -111,10 +111,10 @@ class Uploads:
             if self._room(part) < file.size:
                 await asyncio.to_thread(self.collect)
             with self._reserved(file, part):
-                await _to_its_end(os.truncate, part, offset)
+                await _uninterrupted(os.truncate, part, offset)
                 with part.open("ab") as target:
                     await self._append(file, target, chunks)
-            await _to_its_end(self._accept, file, part)
+            await _uninterrupted(self._accept, file, part)
 
     def find(self, upload: UploadName) -> Path:
         """Return the path of an upload under its name in configs.
@@ -215,7 +215,7 @@ class Uploads:
                 raise _unlike(file, f"more than {file.size:,} bytes")
             target.write(chunk)
             self.received += len(chunk)
-        await _to_its_end(sync_file, target)
+        await _uninterrupted(sync_file, target)
 
     def _accept(self, file: FileDigest, part: Path) -> None:
         """Verify a completely received file, and move it to its place."""
@@ -283,7 +283,7 @@ class Uploads:
         os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
 
 
-async def _to_its_end(function: Callable[..., object], *args: object) -> None:
+async def _uninterrupted(function: Callable[..., object], *args: object) -> None:
     """Call a function on a thread, and wait for its end even if the caller is cancelled."""
     running = asyncio.create_task(asyncio.to_thread(function, *args))
     try:

@@ -114,7 +114,7 @@ class TuningService:
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale.
         """
-        member = self._attend(key)
+        member = self._calling_member(key)
         group = self._tuning.group(member.group)
         neighbourhood = self._neighbourhoods.of(group)
         tunable = self._packages.tunable(group, publication.package)
@@ -122,7 +122,7 @@ class TuningService:
         if problems := list(_problems(publication, tunable)):
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)
         before = self._tuning.published(member)
-        if before is not None and _is_again(publication, before):
+        if before is not None and _is_repetition(publication, before):
             # The index may have been unavailable the first time.
             await neighbourhood.place(member.name, publication.hints)
             return
@@ -146,7 +146,7 @@ class TuningService:
         Returns:
             Each peer, followed by its weights in pieces of `CHUNK` bytes.
         """
-        member = self._attend(key)
+        member = self._calling_member(key)
         own = self._tuning.published(member)
         if own is None:
             raise MistifyError(ErrorCode.NOT_FOUND, "you have no peers yet; publish a model first")
@@ -166,7 +166,7 @@ class TuningService:
         """Remove the caller from its group, if it is a member."""
         self._forget(Member(key.group, key.member))
 
-    def _attend(self, key: MemberKey) -> Member:
+    def _calling_member(self, key: MemberKey) -> Member:
         """Return the calling member, and renew its lease once half of it has expired."""
         member = Member(key.group, key.member)
         expiry = self._tuning.expiry(member)
@@ -204,7 +204,7 @@ def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:
         yield Problem("sha256", f'"{publication.sha256[:80]}"', "64 hex digits", "digest the weights")
 
 
-def _is_again(publication: Publication, before: Publication) -> bool:
+def _is_repetition(publication: Publication, before: Publication) -> bool:
     """Check whether a publication repeats the previous one.
 
     Raises:

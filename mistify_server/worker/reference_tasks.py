@@ -42,7 +42,7 @@ class ReferenceMeter:
         learning, test = parts_of(recipe.data, teacher.signature)
         train, _ = self._cache.learning(learning)
         return measure_reference(
-            self._as_it_came(task) or tuned,
+            self._before_tuning(task) or tuned,
             tuned,
             self._cache.data(test),
             objectives_for(teacher.signature, train),
@@ -50,7 +50,7 @@ class ReferenceMeter:
             threads=task.threads,
         )
 
-    def _as_it_came(self, task: ReferenceTask) -> bytes | None:
+    def _before_tuning(self, task: ReferenceTask) -> bytes | None:
         """Return the converted source before tuning; None if it cannot be tuned."""
         source = self._cache.source(task.recipe.model).network
         return None if source is None else convert(scaled(source, task.recipe.data.settings.scale))

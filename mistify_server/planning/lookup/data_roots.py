@@ -110,7 +110,7 @@ class DataRoots:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the most similar name; None if no name is similar both with and without its suffix.
+    """Return the name most similar to a given one; None if none is similar both with and without its suffix.
 
     For example, `nan.npz` resembles `nope2.npz` only by its suffix.
     """

@@ -117,9 +117,9 @@ def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
 def _source_rows(
     source: Source, goals: Sequence[Goal], name: str, threads: int, columns: Sequence[Column]
 ) -> Iterator[Row]:
-    as_it_came = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
+    untuned = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
-    figures = [_figure(as_it_came, network, column, {}) for column in columns]
+    figures = [_figure(untuned, network, column, {}) for column in columns]
     yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
     for hardware, latency in source_elsewhere(source, goals).items():
         there = Figure(f"{amount(LATENCY, latency)} on {hardware}")

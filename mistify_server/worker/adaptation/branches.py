@@ -86,12 +86,14 @@ def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) ->
     """
     multiply_adds = {layer.name: layer.multiply_adds for layer in structure.network().layers}
     base = shareable_base(structure, _BASE_SHARE * least[FLOPS])
-    while base and (_tied(structure, base) or not meets(_least_costs(structure, base, profiles), least)):
+    while base and (
+        _shares_channels(structure, base) or not meets(_least_costs(structure, base, profiles), least)
+    ):
         base = shareable_base(structure, sum(multiply_adds[name] for name in base) - 1)
     return base
 
 
-def _tied(structure: Structure, base: Collection[str]) -> bool:
+def _shares_channels(structure: Structure, base: Collection[str]) -> bool:
     """Check whether first layers share channels with later ones."""
     holders = (
         [slot.layer in base for slot in group.slots if slot.role is not Role.SUMS]

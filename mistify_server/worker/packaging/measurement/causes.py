@@ -29,7 +29,7 @@ def cause_of_loss(
         layers: Names of the network's layers; without them, tensors are named.
     """
     if precision is Quantization.FLOAT16:
-        return _beyond_half(float32, layers)
+        return _beyond_float16(float32, layers)
     if precision.stored_as is Quantization.INT8:
         return _on_one_scale(float32, inputs, layers)
     return ""
@@ -47,7 +47,7 @@ def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
     return f"a step of {_named(name, layers)} is {scales[name]:.3g}"
 
 
-def _beyond_half(network: bytes, layers: Collection[str]) -> str:
+def _beyond_float16(network: bytes, layers: Collection[str]) -> str:
     """Return the layer with weights furthest beyond float16, which the converter clips."""
     largest = {
         _names(operator): max(

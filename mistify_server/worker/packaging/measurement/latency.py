@@ -107,7 +107,9 @@ def measure_together(
     """
     bursts: list[list[_Burst]] = [[] for _ in inferences]
     start, seconds, most = clock(), 0.0, _MOST_SECONDS * len(inferences)
-    while unsettled := [place for place, own in enumerate(bursts) if _to_go_on(own, probe, seconds, most)]:
+    while unsettled := [
+        place for place, own in enumerate(bursts) if _needs_more_bursts(own, probe, seconds, most)
+    ]:
         for place in unsettled:
             if len(unsettled) > 1:
                 inferences[place]()  # warms up the caches, which hold the previous network's data
@@ -151,7 +153,7 @@ def _random(entry: Mapping[str, Any], batch: int) -> npt.NDArray[Any]:
     return random_input((batch, *entry["shape"][1:]), entry["dtype"])
 
 
-def _to_go_on(bursts: Sequence[_Burst], probe: ContentionProbe, seconds: float, most: float) -> bool:
+def _needs_more_bursts(bursts: Sequence[_Burst], probe: ContentionProbe, seconds: float, most: float) -> bool:
     """Return whether more bursts are needed: there are too few, or the undisturbed ones do not agree yet."""
     if len(bursts) < _BURSTS or seconds < _LEAST_SECONDS:
         return True

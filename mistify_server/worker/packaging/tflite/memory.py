@@ -38,7 +38,7 @@ def memory_bytes(network: bytes, only: Collection[str] = ()) -> float:
     graphs = {one.signatureKey.decode(): one.subgraphIndex for one in model.signatureDefs}
     fixed = {fixed_batch_signature(name) for name in graphs}
     counted = [name for name in graphs if name not in fixed and (not only or name in only)]
-    reached = set(chain.from_iterable(_reached(model, graphs[name]) for name in counted))
+    reached = set(chain.from_iterable(_reachable_graphs(model, graphs[name]) for name in counted))
     buffers = {tensor.buffer for graph in reached for tensor in model.subgraphs[graph].tensors}
     constants = sum(len(model.buffers[buffer].data) for buffer in buffers if _is_stored(model, buffer))
     return float(constants + max(_peak_of_signature(model, network, name, graphs) for name in counted))
@@ -91,12 +91,12 @@ def _is_stored(model: Any, buffer: int) -> bool:
     return model.buffers[buffer].data is not None
 
 
-def _reached(model: Any, graph: int) -> Iterator[int]:
+def _reachable_graphs(model: Any, graph: int) -> Iterator[int]:
     """Yield a graph and all graphs that its operators call."""
     yield graph
     for operator in model.subgraphs[graph].operators:
         for called in _called(operator):
-            yield from _reached(model, called)
+            yield from _reachable_graphs(model, called)
 
 
 def _called(operator: Any) -> list[int]:
