@@ -25,7 +25,7 @@ _HARDWARE: Final = "hardware"
 _LIMITS: Final = "adaptation_goal"
 
 #: Objects that are not merged key by key: a goal's own replaces the default.
-_WHOLE: Final = frozenset({_HARDWARE, "algorithm"})
+_NOT_MERGED: Final = frozenset({_HARDWARE, "algorithm"})
 
 #: Maximum after expansion of one file; larger numbers are a mistake, and would exhaust memory.
 MOST_GOALS: Final = 100_000
@@ -78,7 +78,7 @@ def entries_of(
             Problem("the lists", f"{count:,} goals", f"at most {MOST_GOALS:,}", "shorten the lists")
         )
         return []
-    return [written for entry in entries for written in _written_out(entry, problems)]
+    return [written for entry in entries for written in _expanded(entry, problems)]
 
 
 def in_the_file(problems: Iterable[Problem], entries: Sequence[Entry]) -> list[Problem]:
@@ -123,7 +123,7 @@ def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[s
         elif (
             isinstance(default, dict)
             and isinstance(goal[key], dict)
-            and not (path == (key,) and key in _WHOLE)
+            and not (path == (key,) and key in _NOT_MERGED)
         ):
             merged[key] = _merged(default, goal[key], moved, path)
     return merged
@@ -140,7 +140,7 @@ def _lists(goal: object) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
                 yield (_LIMITS, key), limit
 
 
-def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
+def _expanded(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
     """Yield a goal for each combination of the values in a goal's lists."""
     lists = list(_lists(entry.value))
     for keys, values in lists:
@@ -152,16 +152,16 @@ def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
     for chosen in product(*(enumerate(values) for _, values in lists)):
         value, moved = entry.value, dict(entry.moved)
         for (keys, _), (index, single) in zip(lists, chosen, strict=True):
-            value = _with(value, keys, single)
+            value = _with_value(value, keys, single)
             path = f".{json_path(keys)}"
             moved[path] = f"{entry.place_of(path)}[{index}]"
         numbers = {keys[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)}
         yield Entry(_named(value, numbers, entry, problems), entry.place, moved)
 
 
-def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
+def _with_value(goal: Object, keys: tuple[str, ...], value: object) -> Object:
     first, *rest = keys
-    return {**goal, first: _with(goal[first], tuple(rest), value) if rest else value}
+    return {**goal, first: _with_value(goal[first], tuple(rest), value) if rest else value}
 
 
 def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[Problem]) -> Any:

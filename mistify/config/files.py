@@ -88,7 +88,7 @@ def with_files(kind: Any, value: Any, change: Change, place: Keys = ()) -> Any:
         change: Called with each text that names a file or may do so.
         place: Keys that lead to the value.
     """
-    kind, field = _apart(kind)
+    kind, field = _split_annotations(kind)
     return _changed(kind, field, value, change, place)
 
 
@@ -148,7 +148,7 @@ def _names_files(kind: Any) -> bool:
     return isinstance(kind, FileField) or any(map(_names_files, get_args(kind)))
 
 
-def _apart(kind: Any) -> tuple[Any, FileField | None]:
+def _split_annotations(kind: Any) -> tuple[Any, FileField | None]:
     """Return a type without its annotations, and the `FileField` among them."""
     if get_origin(kind) is not Annotated:
         return kind, None

@@ -126,7 +126,7 @@ class AdaptationGoal(Settings):
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     @model_validator(mode="after")
-    def _limits_something(self) -> "AdaptationGoal":
+    def _has_a_limit(self) -> "AdaptationGoal":
         if not self.limits and not self.model_extra:
             known = axis_registry().axes
             raise InvalidValue(
@@ -217,20 +217,20 @@ class PortingConfig(Settings):
     tuning: TuningConfig = Field(default_factory=TuningConfig)
 
     @model_validator(mode="after")
-    def _fits_together(self, info: ValidationInfo) -> "PortingConfig":
+    def _check_combinations(self, info: ValidationInfo) -> "PortingConfig":
         if info.context == FIELDS_ALONE:
             return self
         checks = (
-            self._branches_have_a_precision,
-            self._accuracy_is_measurable,
-            self._compressed_to_the_end,
-            self._trained_as_it_is_served,
+            self._check_branches,
+            self._check_accuracy,
+            self._check_compression,
+            self._check_tuning,
         )
         if mistakes := list(filter(None, map(mistake_of, checks))):
             raise together(type(self).__name__, (((), mistake) for mistake in mistakes))
         return self
 
-    def _branches_have_a_precision(self) -> None:
+    def _check_branches(self) -> None:
         if self.branches and self.quantization.precision is Quantization.INT8_QAT:
             raise InvalidValue(
                 self.quantization.precision.value,
@@ -239,10 +239,10 @@ class PortingConfig(Settings):
             )
         if self.branches and self.quantization.inputs == "int8":
             raise InvalidValue(
-                "int8 inputs", "float32 inputs: what branches share is float32", 'leave "inputs" out'
+                "int8 inputs", "float32 inputs, because branches share float32 layers", 'leave "inputs" out'
             )
 
-    def _accuracy_is_measurable(self) -> None:
+    def _check_accuracy(self) -> None:
         test, accuracy = self.dataset.test, self.adaptation_goal.accuracy
         labelled = test is not None and not generated_count(test)
         if accuracy is not None and labelled and not self.dataset.has_validation_labels:
@@ -252,7 +252,7 @@ class PortingConfig(Settings):
                 'name a file with labels as "validation", or leave "accuracy" out',
             )
 
-    def _compressed_to_the_end(self) -> None:
+    def _check_compression(self) -> None:
         if self.compression and self.branches:
             raise InvalidValue(
                 str(self.compression), "no compression of branches", "leave one of the two out"
@@ -265,7 +265,7 @@ class PortingConfig(Settings):
                 'ask for the precision "int8", or leave "compression" out',
             )
 
-    def _trained_as_it_is_served(self) -> None:
+    def _check_tuning(self) -> None:
         precision = self.quantization.precision
         beside = {
             "quantization": None if precision in (Quantization.NONE, Quantization.AUTO) else precision.value,
@@ -281,7 +281,7 @@ class PortingConfig(Settings):
             )
 
     @model_validator(mode="after")
-    def _runs_on_its_hardware(self) -> "PortingConfig":
+    def _check_precision(self) -> "PortingConfig":
         runs = self.precisions
         named = self.quantization.precision
         if self.tuning.trainable != "none" and Quantization.NONE not in runs:

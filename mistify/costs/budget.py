@@ -34,7 +34,7 @@ _PRECISIONS = frozenset(precision.value for precision in Quantization)
 _THREADS: Final = "-threads"
 
 #: Size of the cache of parsed names: all goals of a job share a few names.
-_REMEMBERED: Final = 1_000
+_CACHED_NAMES: Final = 1_000
 
 
 class AxisConditions(NamedTuple):
@@ -92,7 +92,7 @@ def quantity_of(axis: str) -> str:
     return axis.partition("@")[0]
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED_NAMES)
 def conditions_of(axis: str) -> AxisConditions:
     """Return the hardware, the precision and the number of threads in an axis name."""
     _, *named = axis.split("@")
@@ -111,7 +111,7 @@ def threads_of(axes: Iterable[str]) -> int:
     return max((conditions_of(axis).threads for axis in axes), default=1)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED_NAMES)
 def source_axis(axis: str) -> str:
     """Return the axis of the source (float32) to which a relative limit refers."""
     return axis_name(quantity_of(axis), conditions_of(axis).profile)

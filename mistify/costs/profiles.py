@@ -17,7 +17,7 @@ from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.quantization import PRECISIONS, Quantization
 
 #: Weight of the prediction, in measured networks.
-_AS_PREDICTED: Final = 2
+_PRIOR_WEIGHT: Final = 2
 
 #: Minimum number of weights of a kernel that `dynamic` computes with integers.
 _LEAST_KERNEL: Final = Quantization.DYNAMIC.storage.least_kernel
@@ -28,7 +28,7 @@ def _is_zero(figure: float) -> bool:
     return figure == 0
 
 
-def _is_every(precisions: tuple[Quantization, ...]) -> bool:
+def _is_all_precisions(precisions: tuple[Quantization, ...]) -> bool:
     """Check whether precisions can be omitted when serialised, by the same rule."""
     return precisions == PRECISIONS
 
@@ -87,7 +87,7 @@ class NominalProfile(HardwareProfile):
     factor: float = 1.0
     inference_us: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
     operator_us: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
-    precisions: Annotated[tuple[Quantization, ...], Field(exclude_if=_is_every)] = PRECISIONS
+    precisions: Annotated[tuple[Quantization, ...], Field(exclude_if=_is_all_precisions)] = PRECISIONS
     kind: Literal["nominal"] = "nominal"
 
     @property
@@ -229,7 +229,7 @@ def shrunk_factor(deviations: Collection[float]) -> float:
 
     It is their geometric mean, shrunk towards 1 as if a few more networks had matched the prediction exactly.
     """
-    return exp(sum(map(log, deviations)) / (len(deviations) + _AS_PREDICTED))
+    return exp(sum(map(log, deviations)) / (len(deviations) + _PRIOR_WEIGHT))
 
 
 def device_profile_name(device: str, integer: bool, threads: int = 1) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 #: Weight of a block's individually measured loss, relative to that of one subnet that contains it.
-_TRUST: Final = 0.3
+_INDIVIDUAL_WEIGHT: Final = 0.3
 
 
 def corrected_losses(
@@ -23,4 +23,4 @@ def corrected_losses(
     """
     added, has = np.asarray(alone, np.float64), np.asarray(present, np.float64)
     errors = np.asarray(measured, np.float64) - has @ added
-    return added + np.linalg.solve(has.T @ has + _TRUST * np.eye(len(added)), has.T @ errors)
+    return added + np.linalg.solve(has.T @ has + _INDIVIDUAL_WEIGHT * np.eye(len(added)), has.T @ errors)

@@ -246,7 +246,7 @@ class Manifest(Record):
         return without | {"format_version": 2}
 
     @model_validator(mode="after")
-    def _share_is_a_share(self) -> "Manifest":
+    def _check_accuracies(self) -> "Manifest":
         figures = ((self.metric, self.accuracy), *((target.metric, target.value) for target in self.targets))
         for metric, figure in figures:
             if metric.is_share and figure > 1:
@@ -254,7 +254,7 @@ class Manifest(Record):
         return self
 
     @model_validator(mode="after")
-    def _default_is_a_branch(self) -> "Manifest":
+    def _check_default_branch(self) -> "Manifest":
         if self.default_branch and self.default_branch >= len(self.branches):
             raise ValueError(f"no branch {self.default_branch}; there are {len(self.branches)}")
         return self

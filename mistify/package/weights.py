@@ -142,7 +142,9 @@ def _header_problems(tensors: Mapping[str, _Tensor], tunable: Tunable) -> Iterat
         if dtype not in _DTYPES:
             yield Problem(place, dtype, " or ".join(_DTYPES), "convert it")
         if shape != expected.shape:
-            yield Problem(place, f"the shape {shape}", f"{expected.shape}", "send what was tuned, as it is")
+            yield Problem(
+                place, f"the shape {shape}", f"{expected.shape}", "send the tuned weights unchanged"
+            )
 
 
 def _problems(name: str, values: NDArray[np.float32], tensor: TunableTensor) -> Iterator[Problem]:

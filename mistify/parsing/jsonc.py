@@ -107,7 +107,7 @@ def _too_deep(place: str) -> Problem:
     return Problem(place, "deeply nested values", f"at most {MAX_DEPTH} levels", "flatten them")
 
 
-def _half_pair(place: str, text: str) -> Problem:
+def _unpaired_surrogate(place: str, text: str) -> Problem:
     expected = "characters, each with both halves of its surrogate pair"
     return Problem(place, shown(text), expected, "complete the pair, or remove the half")
 
@@ -116,7 +116,7 @@ def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicate
     if isinstance(value, float) and not math.isfinite(value):
         yield Problem(json_path(keys), str(value), "a finite number", "use a number below 1e308")
     if isinstance(value, str) and _SURROGATE.search(value):
-        yield _half_pair(json_path(keys), value)
+        yield _unpaired_surrogate(json_path(keys), value)
     if not isinstance(value, dict | list):
         return
     if len(keys) >= MAX_DEPTH:
@@ -128,5 +128,5 @@ def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicate
     )
     for key, child in children:
         if isinstance(key, str) and _SURROGATE.search(key):
-            yield _half_pair(json_path((*keys, key)), key)
+            yield _unpaired_surrogate(json_path((*keys, key)), key)
         yield from _problems(child, (*keys, key), duplicates)

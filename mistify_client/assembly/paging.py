@@ -161,11 +161,11 @@ class PagedNetwork:
 
     def _switch(self, chosen: ChosenBlocks) -> None:
         try:
-            self._replace(self._loaded(chosen, self._there(chosen)))
+            self._replace(self._loaded(chosen, self._in_memory(chosen)))
         finally:
             return_memory()
 
-    def _there(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
+    def _in_memory(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
         """Return the blocks in memory with the same execution as the chosen ones, by file."""
         blocks = self._chain.blocks
         return {block.variant.file: block for block in blocks if block.execution is chosen.execution}
@@ -177,7 +177,7 @@ class PagedNetwork:
 
     def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
         """Return the stitched network of the blocks, or a chain of them, reusing blocks in memory."""
-        whole = self._whole(chosen)
+        whole = self._stitched_chain(chosen)
         if whole is not None:
             return whole
         with BlockFiles(self._directory) as files:
@@ -187,7 +187,7 @@ class PagedNetwork:
             ]
         return Chain(blocks, chosen)
 
-    def _whole(self, chosen: ChosenBlocks) -> Chain | None:
+    def _stitched_chain(self, chosen: ChosenBlocks) -> Chain | None:
         """Return the stitched network of the blocks; None if there is none, or not enough memory."""
         blocks = self._store.network_of(chosen.files)
         network = None if self._stitched is None or len(blocks) == 1 else self._stitched.find(blocks)
@@ -214,14 +214,14 @@ class PagedNetwork:
             )
             return
         with suppress(RuntimeError):  # it has been closed in the meantime
-            self._loader.submit(self._go_over, chosen, example)
+            self._loader.submit(self._switch_to_stitched, chosen, example)
 
-    def _go_over(self, chosen: ChosenBlocks, example: Tensors) -> None:
+    def _switch_to_stitched(self, chosen: ChosenBlocks, example: Tensors) -> None:
         """Switch to the stitched network of the blocks if these still run."""
         if self._chain.chosen != chosen:
             return
         try:
-            whole = self._whole(chosen)
+            whole = self._stitched_chain(chosen)
             if whole is not None:
                 whole(example)
                 self._replace(whole)

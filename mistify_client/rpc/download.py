@@ -63,7 +63,7 @@ def download_package(
         names = [name for name in by_name if only is None or name in only]
         others = _names_in(directory) - by_name.keys() if MANIFEST in names else frozenset()
         wanted = [by_name[name] for name in sorted(names, key=lambda name: name == MANIFEST)]
-        missing = [file for file in wanted if not _is_there(file, directory)]
+        missing = [file for file in wanted if not _is_downloaded(file, directory)]
         _check_room(missing, directory, room(directory))
         for file in missing:
             _download(file, directory, read_from)
@@ -78,14 +78,14 @@ def _names_in(directory: Path) -> Set[str]:
     return frozenset()
 
 
-def _is_there(file: PackageFile, directory: Path) -> bool:
+def _is_downloaded(file: PackageFile, directory: Path) -> bool:
     target = _target(file, directory)
     return target.is_file() and _matches(file, target)
 
 
 def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> None:
     """Raise an error if the files would fill the disk; bytes already downloaded need no more space."""
-    needed = sum(max(0, file.size - _arrived(_partial(file, directory))) for file in missing)
+    needed = sum(max(0, file.size - _partial_bytes(_partial(file, directory))) for file in missing)
     if needed > room:
         raise MistifyError(
             ErrorCode.NO_ROOM,
@@ -94,7 +94,7 @@ def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> N
         )
 
 
-def _arrived(partial: Path) -> int:
+def _partial_bytes(partial: Path) -> int:
     return partial.stat().st_size if partial.exists() else 0
 
 

@@ -164,8 +164,8 @@ class PortingClient(ServiceClient):
                 return porting.job_from_proto(message)
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"the server at {self._connection.address} did not say in time whether it has cancelled the job "
-            f"{job_id}; it may have: see `mistify jobs`, or cancel it again, which does no harm",
+            f"the server at {self._connection.address} did not respond in time, so the job "
+            f"{job_id} may or may not have been cancelled: check with `mistify jobs`, or cancel it again",
         )
 
     def remove(self, job_id: str) -> int:

@@ -46,7 +46,7 @@ def bind(
             _require_finite(fitting)
         return fitting
     if len(positional) == 1 and isinstance(positional[0], Mapping):
-        return bind(inputs, (), _alone(positional[0], named), finite=finite)
+        return bind(inputs, (), _only_mapping(positional[0], named), finite=finite)
     arrays = checked(inputs, positional, named)
     if finite:
         _require_finite(arrays)
@@ -75,14 +75,14 @@ def checked(
     if not problems:
         problems += _unequal_batches(inputs, arrays)
     if problems:
-        raise _unfit(*problems)
+        raise _input_error(*problems)
     return arrays
 
 
 def _require_finite(arrays: Mapping[str, Array]) -> None:
     problems = [problem for name, array in arrays.items() for problem in _not_finite(name, array)]
     if problems:
-        raise _unfit(*problems)
+        raise _input_error(*problems)
 
 
 def _not_finite(name: str, array: Array) -> Iterator[Problem]:
@@ -97,17 +97,17 @@ def _not_finite(name: str, array: Array) -> Iterator[Problem]:
         yield Problem(f"{name}[{at}]", f"{array[place]}{others}", "a finite number", fix)
 
 
-def _unfit(*problems: Problem) -> MistifyError:
+def _input_error(*problems: Problem) -> MistifyError:
     return MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
 
 
-def _alone(
+def _only_mapping(
     given: Mapping[str, npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
 ) -> Mapping[str, npt.ArrayLike]:
     """Return a mapping of inputs, which must be the only argument."""
     if named:
         fix = "put all inputs into the dict"
-        raise _unfit(Problem("inputs", f"a dict, and also {', '.join(named)}", "a dict alone", fix))
+        raise _input_error(Problem("inputs", f"a dict, and also {', '.join(named)}", "a dict alone", fix))
     return given
 
 

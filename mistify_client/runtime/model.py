@@ -174,39 +174,43 @@ class PortedModel:
                 for so many examples at once.
         """
         if self._switchboard.generation != self._loaded.generation:
-            self._notice()
+            self._check_for_new_version()
         outputs = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
-    def _notice(self) -> None:
+    def _check_for_new_version(self) -> None:
         """Start to load a new current version: once, and again some time after a failure."""
         with self._noticing:
             generation = self._switchboard.generation
             if generation != self._noticed or self._clock() >= self._retry_at:
                 self._noticed, self._retry_at = generation, math.inf
-                loading = threading.Thread(target=self._take_over, args=[generation], name="mistify-version")
+                loading = threading.Thread(
+                    target=self._load_new_version, args=[generation], name="mistify-version"
+                )
                 try:
                     loading.start()
                 except Exception:
-                    self._put_off()
+                    self._keep_current_version()
 
-    def _put_off(self) -> None:
+    def _keep_current_version(self) -> None:
         """Keep the current version for now; called while an exception is handled."""
         self._retry_at = self._clock() + RETRY_SECONDS
-        logger.warning("%s stays as it is: its new version cannot be loaded", self._package, exc_info=True)
+        logger.warning(
+            "%s keeps its current version: the new one cannot be loaded", self._package, exc_info=True
+        )
 
-    def _take_over(self, generation: int) -> None:
+    def _load_new_version(self, generation: int) -> None:
         """Load the new current version and switch to it; if that fails, nothing changes."""
         with self._loading:
             if generation != self._noticed:
                 return  # an even newer one is being loaded
             try:
                 state = state_directory(self._package)
-                opened, generation = _opened_now(self._package, state, self._switchboard, self._threads)
+                opened, generation = _open_current(self._package, state, self._switchboard, self._threads)
                 opened.network.warm_up(self._loaded.network.shapes)
                 self._loaded = recorded(*opened, state, generation)
             except Exception:
-                self._put_off()
+                self._keep_current_version()
 
 
 @overload
@@ -323,7 +327,7 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
     try:
-        opened, generation = _opened_now(package, state, switchboard, threads, shipped)
+        opened, generation = _open_current(package, state, switchboard, threads, shipped)
     except MistifyError as error:
         if current(package) == package:
             raise
@@ -336,7 +340,7 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     return PortedModel(package, switchboard, loaded, threads=threads, check=check)
 
 
-def _opened_now(
+def _open_current(
     package: Path, state: Path, switchboard: Switchboard, threads: int | None, shipped: Package | None = None
 ) -> tuple[_Opened, int]:
     """Return the current version of a package, and its generation."""

@@ -114,15 +114,15 @@ class PagedSubnets:
         try:
             loading = self._network.switch(self._subnets[wanted])
         except RuntimeError as error:  # no thread can be started
-            self._put_off(wanted, error)
+            self._retry_later(wanted, error)
         else:
             loading.add_done_callback(partial(self._loaded, wanted))
 
     def _loaded(self, number: int, loading: Future[None]) -> None:
         if (error := loading.exception()) is not None:
-            self._put_off(number, error)
+            self._retry_later(number, error)
 
-    def _put_off(self, number: int, error: BaseException) -> None:
+    def _retry_later(self, number: int, error: BaseException) -> None:
         logger.warning("%s cannot be loaded, so the current one keeps running: %s", _id(number), error)
         if number == self._wanted:
             self._retry_at = self._clock() + RETRY_SECONDS

@@ -114,7 +114,7 @@ def latency_table(
     """
     file = state / f"latency-{execution}-{threads}.json"
     unmeasured = LatencyTable(machine=machine(), runtime=runtime(), execution=execution, threads=threads)
-    table = _kept(file, unmeasured)
+    table = _stored_table(file, unmeasured)
     space = SubnetSpace(store)
     missing = [variant for variant in space.variants if not table.has(variant)]
     if not missing:
@@ -136,7 +136,7 @@ def latency_table(
     return table
 
 
-def _kept(path: Path, unmeasured: LatencyTable) -> LatencyTable:
+def _stored_table(path: Path, unmeasured: LatencyTable) -> LatencyTable:
     """Return the table in a file; an empty one if there is none, or its conditions differ."""
     try:
         table = LatencyTable.model_validate_json(path.read_bytes())

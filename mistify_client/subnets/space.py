@@ -29,11 +29,11 @@ class SubnetSpace:
             MistifyError: CORRUPT_PACKAGE, its variants form no network.
         """
         self.store = store
-        self._ways = _ways(store)
+        self._path_counts = _path_counts(store)
         self.variants = tuple(
             variant
             for variant in store.variants
-            if self._ways[0][variant.start] and self._ways[variant.end][store.last]
+            if self._path_counts[0][variant.start] and self._path_counts[variant.end][store.last]
         )
         if not self.variants:
             message = "the blocks form no network from the inputs to the outputs; fetch the package again"
@@ -44,7 +44,7 @@ class SubnetSpace:
     @property
     def count(self) -> int:
         """The number of subnets."""
-        return self._ways[0][self.store.last]
+        return self._path_counts[0][self.store.last]
 
     def __iter__(self) -> Iterator[Subnet]:
         """Yield every subnet, the original one first."""
@@ -60,8 +60,8 @@ class SubnetSpace:
         position = 0
         while position != self.store.last:
             variants = self.starting_at(position)
-            whole = self._ways[position][self.store.last]
-            shares = [self._ways[variant.end][self.store.last] / whole for variant in variants]
+            whole = self._path_counts[position][self.store.last]
+            shares = [self._path_counts[variant.end][self.store.last] / whole for variant in variants]
             chosen.append(variants[int(rng.choice(len(variants), p=shares))])
             position = chosen[-1].end
         return tuple(chosen)
@@ -72,10 +72,10 @@ class SubnetSpace:
         Blocks that overlap it only partly are replaced, next to it, by those of the original network.
         """
         before = [block for block in subnet if block.end <= variant.start]
-        while not self._ways[_end(before)][variant.start]:
+        while not self._path_counts[_end(before)][variant.start]:
             before.pop()
         after = [block for block in subnet if block.start >= variant.end]
-        while not self._ways[variant.end][self._start(after)]:
+        while not self._path_counts[variant.end][self._start(after)]:
             after.pop(0)
         filled_before = self._first(_end(before), variant.start)
         filled_after = self._first(variant.end, self._start(after))
@@ -90,7 +90,7 @@ class SubnetSpace:
         """Return the first variants that lead from one position to another."""
         chosen: list[BlockVariant] = []
         while start != end:
-            chosen.append(next(one for one in self.starting_at(start) if self._ways[one.end][end]))
+            chosen.append(next(one for one in self.starting_at(start) if self._path_counts[one.end][end]))
             start = chosen[-1].end
         return tuple(chosen)
 
@@ -105,7 +105,7 @@ class SubnetSpace:
         return blocks[0].start if blocks else self.store.last
 
 
-def _ways(store: BlockStore) -> list[list[int]]:
+def _path_counts(store: BlockStore) -> list[list[int]]:
     """Return, for each pair of positions, the number of paths from the first to the second."""
     size = store.last + 1
     ways = [[int(start == end) for end in range(size)] for start in range(size)]

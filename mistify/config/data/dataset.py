@@ -80,7 +80,7 @@ class TextSettings(Settings):
     length: int | None = Field(default=None, ge=1, description="a number of tokens", examples=[64])
 
     @model_validator(mode="after")
-    def _one_way(self) -> "TextSettings":
+    def _check_token_source(self) -> "TextSettings":
         if (self.vocabulary is None) == (self.hashing is None):
             raise InvalidValue(
                 self.model_dump(exclude_none=True),
@@ -198,14 +198,14 @@ class DatasetConfig(DataSettings):
 
     @field_validator("unlabelled")
     @classmethod
-    def _of_the_user(cls, unlabelled: str | None) -> str | None:
+    def _not_generated(cls, unlabelled: str | None) -> str | None:
         if unlabelled is not None and unlabelled.startswith(GENERATED):
             raise InvalidValue(unlabelled, "inputs of your own", f'write "train": "{unlabelled}"')
         return unlabelled
 
     @field_validator("train", "test")
     @classmethod
-    def _there_where_needed(cls, name: str | None, info: ValidationInfo) -> str | None:
+    def _required_unless_unlabelled(cls, name: str | None, info: ValidationInfo) -> str | None:
         """Accept a missing part only where unlabelled inputs replace it."""
         unlabelled = info.data.get("unlabelled", "")  # "" if that setting is invalid itself
         if name is None and (unlabelled is None or info.data.get("train") is not None):
@@ -215,7 +215,7 @@ class DatasetConfig(DataSettings):
         return name
 
     @model_validator(mode="after")
-    def _chosen_by_one_kind_of_labels(self) -> "DatasetConfig":
+    def _check_validation_labels(self) -> "DatasetConfig":
         if self.test is None and isinstance(self.validation, str):
             raise InvalidValue(
                 {"validation": self.validation},

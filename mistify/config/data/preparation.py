@@ -57,7 +57,7 @@ class InputScaling(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> "InputScaling":
+    def _check_scaling(self) -> "InputScaling":
         by_channel = self.mean is not None or self.std is not None
         equal = self.mean is not None and self.std is not None and len(self.mean) == len(self.std)
         if by_channel and (not equal or (self.factor, self.offset) != (1.0, 0.0)):
@@ -168,7 +168,7 @@ class Preparation(Settings):
     tokens: TokenPreparation | None = Field(default=None, exclude_if=lambda tokens: tokens is None)
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Preparation":
+    def _check_kind(self) -> "Preparation":
         if (self.image is None) == (self.tokens is None):
             raise InvalidValue(
                 self.model_dump(exclude_defaults=True),

@@ -52,7 +52,7 @@ class BranchesConfig(Settings):
     saved_model: bool = Field(default=False, description="true or false", examples=[True])
 
     @model_validator(mode="after")
-    def _goal_is_between(self) -> "BranchesConfig":
+    def _range_includes_goal(self) -> "BranchesConfig":
         if not self.from_ <= 1 <= self.to or self.from_ == self.to:
             raise InvalidValue(
                 f"from {self.from_:g}x to {self.to:g}x",

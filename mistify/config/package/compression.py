@@ -34,7 +34,7 @@ class CompressionConfig(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> "CompressionConfig":
+    def _check_method(self) -> "CompressionConfig":
         if (self.sparsity is None) == (self.clusters is None):
             raise InvalidValue(
                 self.model_dump(exclude_none=True),

@@ -36,7 +36,7 @@ class QuantizationConfig(Settings):
         return {"precision": raw} if isinstance(raw, str) else raw
 
     @model_validator(mode="after")
-    def _integers_throughout(self) -> "QuantizationConfig":
+    def _check_inputs(self) -> "QuantizationConfig":
         if self.inputs == "int8" and not self.precision.integer:
             raise InvalidValue(
                 self.model_dump(mode="json"),

@@ -131,7 +131,7 @@ class _Predictions:
             left = situation.chosen
             parts.append(f"{left.id} would take {format_time(self._predicted(left), 3)}")
         if not self.within(option):
-            parts.append("no option keeps to the targets")
+            parts.append("no option meets the targets")
         elif not accurate:
             parts.append(option.score.metric.missed(option.score.value, situation.targets.accuracy))
         return "; ".join(parts)

@@ -18,7 +18,7 @@ _STEP = 1.1
 
 #: Maximum factor by which a network is reduced further than for the latency alone, to compensate for the
 #: fixed time, which is a rough estimate.
-_MOST_STEEP = 2.0
+_MOST_EXTRA_REDUCTION = 2.0
 
 _DIGITS = 4
 _LONGEST_ID = 64
@@ -54,7 +54,9 @@ class Shortfall:
         share = latency_ms / self.fastest_ms
         if not self.fixed_ms < latency_ms < self.fastest_ms:
             return share
-        return max((latency_ms - self.fixed_ms) / (self.fastest_ms - self.fixed_ms), share / _MOST_STEEP)
+        return max(
+            (latency_ms - self.fixed_ms) / (self.fastest_ms - self.fixed_ms), share / _MOST_EXTRA_REDUCTION
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
         package: Manifest of the current version.
         shortfall: The targets, and the conditions under which they are missed.
     """
-    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no option keeps to the targets"
+    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no option meets the targets"
     if targets.accuracy is not None:
         accuracy = {**(goal.accuracy or {}), OVERALL: targets.accuracy}
         goal = goal.model_copy(update={"accuracy": accuracy})

@@ -15,7 +15,7 @@ from mistify_client.subnets.search.candidates import SubnetScore
 from mistify_client.subnets.space import Subnet
 
 #: The loss of a subnet with NaN outputs: larger than any other, but small enough to keep the order of sums.
-_NO_FIGURES: Final = 1e9
+_NAN_LOSS: Final = 1e9
 
 
 class SubnetScorer:
@@ -84,7 +84,7 @@ class SubnetScorer:
     def _score(self, sums: Mapping[str, Array]) -> SubnetScore:
         scores = [criterion.score(sums[name]) for name, criterion in self._criteria.items()]
         accuracy, loss = map(float, np.mean(scores, axis=0))
-        return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NO_FIGURES)
+        return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NAN_LOSS)
 
     def _predictions(self, subnet: Subnet) -> dict[str, Array]:
         """Return a subnet's predictions for all examples: probabilities, or numeric values."""

@@ -76,7 +76,7 @@ def corrected(
     return alone | dict(zip(replacing, lost, strict=True))
 
 
-class _Ways(NamedTuple):
+class _Paths(NamedTuple):
     """Pareto-optimal paths from a position to the outputs, in latency and loss, fastest first.
 
     Attributes:
@@ -100,7 +100,7 @@ class Front:
         lost: [subnets], sums of losses, descending.
     """
 
-    def __init__(self, space: SubnetSpace, ways: dict[int, _Ways]) -> None:
+    def __init__(self, space: SubnetSpace, ways: dict[int, _Paths]) -> None:
         self._space = space
         self._ways = ways
         self.latencies_ms = ways[0].latencies_ms
@@ -126,14 +126,14 @@ def best_sums(space: SubnetSpace, table: LatencyTable, lost: dict[BlockVariant, 
     """
     last = space.store.last
     nothing, none = np.zeros(1), np.zeros(1, np.int64)
-    ways = {last: _Ways(nothing, nothing, none, none)}
+    ways = {last: _Paths(nothing, nothing, none, none)}
     numbers = {variant: number for number, variant in enumerate(space.variants)}
     for position in reversed(range(last)):
         variants = space.starting_at(position)
         if variants:
             ways[position] = _best(
                 [
-                    _Ways(
+                    _Paths(
                         ways[variant.end].latencies_ms + table.of(variant),
                         ways[variant.end].lost + lost[variant],
                         np.full(len(ways[variant.end].lost), numbers[variant]),
@@ -150,10 +150,10 @@ def fastest(space: SubnetSpace, table: LatencyTable) -> Subnet:
     return best_sums(space, table, dict.fromkeys(space.variants, 0.0)).subnet(0)
 
 
-def _best(several: list[_Ways]) -> _Ways:
+def _best(several: list[_Paths]) -> _Paths:
     """Return the Pareto-optimal paths of several sets, in latency and loss."""
     latencies_ms, lost, first, rest = (np.concatenate(parts) for parts in zip(*several, strict=True))
     order = np.lexsort((lost, latencies_ms))
     before = np.minimum.accumulate(np.concatenate([[np.inf], lost[order][:-1]]))
     best = order[lost[order] < before]
-    return _Ways(latencies_ms[best], lost[best], first[best], rest[best])
+    return _Paths(latencies_ms[best], lost[best], first[best], rest[best])

@@ -77,13 +77,13 @@ class Teachers:
         examples, kinds = self._data.examples, self._trainer.training.kinds
         rows = np.random.default_rng(0).permutation(len(examples))[:_JUDGED]
         sample, held_out = examples.subset(rows), self._data.held_out
-        peers = {key: _at(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
+        peers = {key: _rows_of(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
         own_agreement = agreement(self._trainer.predictions(held_out), held_out.targets, kinds)
         own = self._trainer.predictions(sample)
         return judge(peers, own, sample.targets, kinds, own_agreement)
 
 
-def _at(predictions: Predictions, rows: Array) -> Predictions:
+def _rows_of(predictions: Predictions, rows: Array) -> Predictions:
     return {name: np.asarray(output[rows]) for name, output in predictions.items()}
 
 

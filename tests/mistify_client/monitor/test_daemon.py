@@ -165,7 +165,7 @@ def test_the_daemon_switches_branches_to_follow_the_targets(package, start):
         assert daemon.until(event="targets")["latency"] == "1ns"
         entry = daemon.until(event="switch")
         assert (entry["option"], entry["fits"]) == ("branch-0", False)
-        assert "no option keeps to the targets" in entry["reason"]
+        assert "no option meets the targets" in entry["reason"]
         assert shown("target", "--reset", "--package", package).stdout == "as in the config\n"
         assert daemon.until(event="targets")["latency"] == "3600s"
         assert daemon.until(event="switch", option="branch-2")["fits"]

@@ -209,7 +209,7 @@ def test_a_daemon_switches_the_subnet_of_an_app(package, tmp_path):
         assert not np.array_equal(model(images(1)), fast)
         assert shown("target", "latency=1ns", "--package", package).exit_code == 0
         assert daemon.until(event="switch", option="subnet-0")["reason"].endswith(
-            "no option keeps to the targets"
+            "no option meets the targets"
         )
         while model.running != "subnet-0":
             model(images(1))

@@ -130,7 +130,7 @@ def test_a_version_that_cannot_be_loaded_leaves_the_current_one_running(
         join_loading()
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "stays as it is" in warning.message
+    assert "keeps its current version" in warning.message
     (actual,) = observed(state_directory(branch_package))
     assert actual.generation == 0
     install(branch_package, package)

@@ -27,7 +27,7 @@ def test_the_reason_names_the_hardware_without_a_latency(site):
     site.config.goal.write_text(json.dumps({**GOAL, "hardware": "jetson-nano"}))
     site.ask()
     reason = site.until("submitting")["reason"]
-    assert reason.startswith("no option keeps to the targets")
+    assert reason.startswith("no option meets the targets")
     assert reason.endswith("no latency for jetson-nano")
 
 
