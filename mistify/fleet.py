@@ -72,7 +72,7 @@ class DevicePool:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """The state of a device, as its monitor sees it.
+    """The state of a device, as reported by its monitor.
 
     Attributes:
         name: The device's name in its fleet.

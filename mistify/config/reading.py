@@ -249,7 +249,7 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
     """Yield a problem for each metric and loss that is unknown, or comes from a faulty plug-in."""
     known = {METRICS: known_metrics(), LOSSES: known_losses()}
-    # Looking for plug-ins takes milliseconds, and most configs of a batch name the same.
+    # Searching for plug-ins takes milliseconds, and most configs of a batch name the same ones.
     unusable = cache(lambda group, name: _unusable(name, known[group], group))
     for index, config in configs.items():
         data = config.dataset

@@ -77,7 +77,7 @@ class Axis:
 
     @cached_property
     def format(self) -> AxisFormat:
-        """How reports show its amounts."""
+        """The format of its amounts in reports."""
         return AxisFormat(
             INVERSE + self.quantity if self.higher_is_better else self.quantity, self.label, self.kind
         )

@@ -63,7 +63,7 @@ class Source:
         accuracy: By `metric`, in float32.
         batch: Number of the collective batch.
         model: The model's name in configs.
-        formats: How to read costs added by the server's plug-ins.
+        formats: Formats of costs added by the server's plug-ins.
         tuned_accuracy: Accuracy of the source tuned on the training data, the teacher of all goals.
         output_scores: The score of each output by its own metric, in float32; empty until measured.
         tuned_output_scores: The same for the tuned source.

@@ -200,7 +200,6 @@ def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
 
     It is predicted, in float32, in the same way as the packages' latencies: a latency measured on the
     server's machine would not show a package's speedup there.
-    says nothing about a package's gain.
 
     Returns:
         Latency in milliseconds by hardware, with names from `hardware_named`.

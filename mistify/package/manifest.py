@@ -186,7 +186,6 @@ class Manifest(Record):
             branch, `branch_signature`, that runs it without that input, and faster. Each signature for any
             batch size may have a variant for batch 1, `fixed_batch_signature`.
         default_branch: Number of the branch that is the goal's own network, which all figures above describe.
-            describe.
         compression: The requested compression; None for no compression.
         note: The basis on which limits for other hardware than the host were judged; precisions that gained
             nothing over the float32 package of the same checkpoint; accuracy lost to compression.

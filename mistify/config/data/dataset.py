@@ -206,7 +206,7 @@ class DatasetConfig(DataSettings):
     @field_validator("train", "test")
     @classmethod
     def _required_unless_unlabelled(cls, name: str | None, info: ValidationInfo) -> str | None:
-        """Accept a missing part only where unlabelled inputs replace it."""
+        """Accept a missing part only if unlabelled inputs replace it."""
         unlabelled = info.data.get("unlabelled", "")  # "" if that setting is invalid itself
         if name is None and (unlabelled is None or info.data.get("train") is not None):
             raise PydanticCustomError("missing", "it is missing")
@@ -248,7 +248,7 @@ def generated_count(data: str) -> int:
     """Return the number of examples in `generated:COUNT`, 0 for other data.
 
     Raises:
-        InvalidValue: COUNT is no number between 1 and `MOST_GENERATED`.
+        InvalidValue: COUNT is not a number from 1 to `MOST_GENERATED`.
     """
     if not data.startswith(GENERATED):
         return 0

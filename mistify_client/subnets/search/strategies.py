@@ -18,7 +18,7 @@ from mistify_client.subnets.space import Subnet, SubnetSpace
 _PARENTS: Final = 0.4
 
 
-#: Temperatures of annealing, in accuracy.
+#: Initial and final temperature of annealing, in units of accuracy.
 _HOTTEST: Final = 0.03
 _COLDEST: Final = 0.001
 
