@@ -20,7 +20,7 @@ NOT_ADAPTABLE = "can be quantized and packaged but whose architecture cannot be 
 #: The file that lists a preset's weight files, if there are several.
 _INDEX = "model.weights.json"
 
-_KERAS_HUB = "a preset of keras_hub"
+_KERAS_HUB = "a keras_hub preset"
 _PRESET = "save it with save_to_preset(DIRECTORY)"
 
 

@@ -9,7 +9,7 @@ import h5py
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import MIB, Limits
 
-_NO_MODEL = "an HDF5 file that is damaged, or cut off"
+_NO_MODEL = "a damaged or truncated HDF5 file"
 _REFERENCES = "weights in the file itself"
 
 #: gzip, shuffle, checksum, szip and lzf, which are part of h5py. Other filters are separate programs.
@@ -24,8 +24,8 @@ def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int
         content: The file, if it is not the model itself.
 
     Raises:
-        MistifyError: INVALID_MODEL if it is not an HDF5 file, has external links, or has arrays that exceed
-            the limits or are larger than their stored data.
+        MistifyError: INVALID_MODEL if it is not an HDF5 file, has soft or external links, or has arrays that
+            exceed the limits or are larger than their stored data.
     """
     weights = taken = 0
     try:
@@ -52,7 +52,7 @@ def model_config(path: Path) -> bytes | str | None:
 
 
 def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]]:
-    """Yield every array of a file once; links must not lead out of the file, not even by name."""
+    """Yield every array of a file once; refuse soft and external links."""
     seen = set()
     left = [file]
     while left:
@@ -60,7 +60,7 @@ def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]
         for name in group:
             place = f"{group.name.rstrip('/')}/{name}"
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise invalid(path, f"a link that leads elsewhere, at {place[:100]}", _REFERENCES)
+                raise invalid(path, f"a soft or external link at {place[:100]}", _REFERENCES)
             member = group[name]
             address = h5py.h5o.get_info(member.id).addr
             if address in seen:
@@ -77,7 +77,7 @@ def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]
 def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:
     """Return the bytes of an array."""
     if dataset.is_virtual or dataset.external:
-        raise invalid(path, f"array {name} of another file", _REFERENCES)
+        raise invalid(path, f"array {name} stored in another file", _REFERENCES)
     if dataset.dtype.hasobject:
         raise invalid(path, f"array {name} of type {dataset.dtype}", "arrays of numbers")
     settings = dataset.id.get_create_plist()

@@ -47,7 +47,7 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
     """
     first = next(rows, None)
     if first is None:
-        raise invalid(Problem(str(path), "no rows", "one at least", "check the file"))
+        raise invalid(Problem(str(path), "no rows", "at least one", "check the file"))
     converters = _converters(path, list(first[1]), request)
     arrays = {name: Rows() for name in converters}
     waiting: Iterable[Row] = (first,)
@@ -98,7 +98,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
         if missing:
             expected = f"the training data's {listed(names)}"
             raise invalid(
-                Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
+                Problem(str(path), f"no column {missing[0]}", expected, "use the same column names")
             )
         if names:
             _check_number(path, names, tensor)

@@ -28,7 +28,7 @@ MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
 #: Maximum number of pixels of a decoded image.
 _MOST_PIXELS: Final = 50_000_000
 
-_DAMAGED: Final = "it is damaged or cut off"
+_DAMAGED: Final = "it is damaged or truncated"
 
 
 def takes_images(shape: Shape) -> bool:

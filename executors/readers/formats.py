@@ -131,7 +131,7 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
         else:
             continue
         actual = f"{place}: {name} of {actual}"
-        raise invalid(Problem(str(path), actual, f"{expected}, as before", "repair the row"))
+        raise invalid(Problem(str(path), actual, f"{expected}, as in earlier rows", "repair the row"))
     arrays.append(np.stack([row for _, row in rows]))
 
 

@@ -29,5 +29,5 @@ def pixel_count(content: bytes) -> int:
     try:
         width, height = struct.unpack_from(">II", content, 16)
     except struct.error as error:
-        raise ValueError("an image that is cut off") from error
+        raise ValueError("a truncated image") from error
     return int(width) * int(height)

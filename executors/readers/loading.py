@@ -66,9 +66,7 @@ def load_dataset(
     except StorageError:
         raise
     except OSError as error:
-        problem = Problem(
-            source, f"what cannot be read ({error.strerror})", "readable data", "check the file"
-        )
+        problem = Problem(source, f"unreadable data ({error.strerror})", "readable data", "check the file")
         raise invalid(problem) from error
     return replace(matched_to_model(arrays, request, source), left_out=left_out)
 

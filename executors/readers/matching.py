@@ -125,7 +125,7 @@ def _misshapen_inputs(source: str, name: str, array: Array, wanted: Tensor) -> I
         sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
         yield Problem(
             source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
-            f"reshape {name} to what the model takes",
+            f"reshape {name} to the shape of the input",
         )  # fmt: skip
 
 
@@ -140,7 +140,11 @@ def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
         fits = np.abs(array[at : at + _BLOCK]) <= np.finfo(np.float32).max
         if not fits.all():
             row = at + int(np.argwhere(~fits)[0][0])
-            what = "a number beyond float32" if np.isfinite(array[row]).all() else "NaN or infinity"
+            what = (
+                "a number outside the range of float32"
+                if np.isfinite(array[row]).all()
+                else "NaN or infinity"
+            )
             yield Problem(source, f"{what} in {name}[{row}]", "finite figures", "drop or repair the example")
             return
 
@@ -243,7 +247,7 @@ def _out_of_range(
         wrong = (target < lowest) | (target >= (output.shape[-1] or 0))
         expected = f"classes 0 to {(output.shape[-1] or 0) - 1}"
         if lowest == IGNORED:
-            expected += f", or {IGNORED} for what is ignored"
+            expected += f", or {IGNORED} for ignored positions"
     elif isinstance(objective, Binary):
         wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats if the output is a number"
     elif output.activation is Activation.SIGMOID:

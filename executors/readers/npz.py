@@ -91,7 +91,7 @@ def _check_size(archive: ZipFile, member: str, size: int) -> None:
     """
     info = archive.getinfo(member)
     if size > info.file_size:
-        raise ValueError(f"{member} is shorter than it says")
+        raise ValueError(f"{member} is truncated")
     if size > max(IN_MEMORY_BYTES, _MOST_TIMES * info.compress_size):
         raise ValueError(
             f"{member} has {format_bytes(size, 3)} in {format_bytes(info.compress_size, 3)}, more than "
@@ -104,7 +104,7 @@ def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
     with archive.open(member) as file:
         shape, columns_first, dtype = _header(file)
         if dtype.hasobject:
-            raise ValueError(f"{member} has Python objects in it")
+            raise ValueError(f"{member} contains Python objects")
         if 0 in shape[1:]:
             raise ValueError(f"{member} has empty rows")
         unread = np.broadcast_to(np.empty((), dtype), shape)

@@ -90,7 +90,7 @@ def _records(path: Path) -> Iterator[Record]:
                 yield f"{shard.name}, record {number}", tf.train.Example.FromString(record.numpy())
                 number += 1
         except (tf.errors.OpError, DecodeError) as error:
-            actual = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
+            actual = f"{shard.name}, record {number}: unreadable ({type(error).__name__})"
             raise invalid(Problem(str(path), actual, "tf.train.Example", "write the file again")) from error
 
 
@@ -107,10 +107,10 @@ def _check_lengths(path: Path, shard: Path) -> None:
             end = at + int.from_bytes(length, "little") + _FRAME_BYTES
             if end > size:
                 actual = (
-                    f"{shard.name}, record {number}: {'compressed' if length[:2] == _GZIP else 'cut off'}"
+                    f"{shard.name}, record {number}: {'compressed' if length[:2] == _GZIP else 'truncated'}"
                 )
                 raise invalid(
-                    Problem(str(path), actual, "whole records, not compressed", "write the file again")
+                    Problem(str(path), actual, "complete records, not compressed", "write the file again")
                 )
             file.seek(end)
             at, number = end, number + 1

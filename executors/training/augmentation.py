@@ -53,7 +53,7 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
     if of_positions and (settings.flip or settings.crop):
         raise InvalidValue(
             settings.model_dump(exclude_defaults=True),
-            f"no flip and no crop, because {of_positions[0]} is about positions, which these change",
+            f"no flip and no crop, because {of_positions[0]} has labels per position, which these would move",
             "change the brightness alone",
         )
     images = _images(signature)

@@ -63,4 +63,4 @@ def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> 
     if gradient is None:
         return "it has no gradient with respect to the predictions"
     finite = np.isfinite(loss) and np.isfinite(gradient).all()
-    return "" if finite else "it, or its gradient, is NaN or infinite for what the model predicts"
+    return "" if finite else "it, or its gradient, is NaN or infinite for the model's predictions"

@@ -231,7 +231,7 @@ DATA: dict[str, tuple[str, str, str]] = {
     "single.npy": ("single array", "an .npz file", "np.savez"),
     "noise.npz": ("cannot be read", "an .npz file", "np.savez"),
     "cut.npz": ("cannot be read", "an .npz file", "np.savez"),
-    "objects.npz": ("x.npy has Python objects", "an .npz file", "np.savez"),
+    "objects.npz": ("x.npy contains Python objects", "an .npz file", "np.savez"),
     "no-y.npz": ("no array ", "(or x and y)", "name the data"),
     "large.npz": ("(40, 16, 8, 1)", "[examples, 8, 8, 1]", "reshape"),
     "range.npz": ("y[5] = 3", "classes 0 to 2", "relabel"),

@@ -21,7 +21,7 @@ def _different(amounts: tuple[float, ...]) -> tuple[float, ...]:
 def _maker(name: str) -> str:
     known = plug_ins(VARIANTS)
     if name in ("merge", "shrink"):
-        raise InvalidValue(name, "the name of a plug-in", f'write "{name}" beside "variants"')
+        raise InvalidValue(name, "the name of a plug-in", f'use the setting "{name}" instead')
     if name not in known:
         expected = f"the name of a plug-in: {', '.join(known)}"
         raise InvalidValue(name, expected, f"install the plug-in with the entry point {VARIANTS}: {name}")

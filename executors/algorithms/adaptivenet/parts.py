@@ -33,8 +33,8 @@ def parts_without_blocks(largest: float) -> PackageParts:
         largest: The maximum share of a network up to which neighbouring layers are joined to one block.
     """
     return PackageParts(
-        note="has no blocks: nothing can be replaced in this model, which passes several tensors on "
-        "everywhere, has layers that are to stay, or is too small to be divided into blocks of at most "
+        note="has no blocks: no part of this model can be replaced, because several tensors are passed on "
+        "everywhere, layers must not change, or the model is too small to be divided into blocks of at most "
         f'{largest:.0%} of it ("largest")'
     )
 

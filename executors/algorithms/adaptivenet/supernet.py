@@ -287,7 +287,7 @@ def _spans(asked_for: Sequence[Kind], blocks: Sequence[Structure]) -> Iterator[t
 
 def _require_fit(unfit: Sequence[str]) -> None:
     if unfit:
-        expected = "a graph in place of the blocks, with their inputs and outputs"
+        expected = "a graph with the inputs and outputs of the blocks"
         problems = [
             Problem("algorithm.config.variants", one, expected, "correct the plug-in") for one in unfit
         ]

@@ -190,7 +190,7 @@ def _check_sizes(path: Path, name: str, tensor: Any) -> None:
     if not sizes or sizes[0] is not None or None in sizes[1:]:
         shape = tensor.shape.as_list() if tensor.shape.rank is not None else "unknown"
         raise invalid(
-            path, f"{name} of shape {shape}", "[None, sizes...]: a free batch, and all else known",
+            path, f"{name} of shape {shape}", "[None, sizes...]: a free batch dimension and known sizes",
             "save it with such an input_signature",
         )  # fmt: skip
 

@@ -33,9 +33,7 @@ def application(
             weights=None, classes=classes or _CLASSES, input_shape=None if size is None else (size, size, 3)
         )
     except ValueError as error:
-        raise invalid(
-            f"keras.applications/{name}", str(error), "a size that it takes", "leave it out"
-        ) from error
+        raise invalid(f"keras.applications/{name}", str(error), "an allowed size", "leave it out") from error
     if weights is not None:
         stored_weights(weights, weights, LIMITS)
         try:
@@ -43,7 +41,7 @@ def application(
         except Exception as error:
             cause = str(error).partition(". ")[0][:200]
             raise invalid(
-                weights, f"weights that do not fit ({cause})", f"those of {name} with as many classes",
+                weights, f"weights that do not fit ({cause})", f"weights of {name} with as many classes",
                 "give the classes that the weights were trained for",
             ) from error  # fmt: skip
     return model

@@ -32,7 +32,7 @@ def load_preset(path: Path, sequence: int | None = None, classes: int | None = N
         import keras_hub  # noqa: PLC0415 (optional)
     except ModuleNotFoundError as error:
         raise invalid(
-            path, "a preset of keras_hub, which is not installed", "keras_hub",
+            path, "a keras_hub preset, but keras_hub is not installed", "keras_hub",
             "run pip install 'mistify-porting[hub]' on the server",
         ) from error  # fmt: skip
     keras.utils.set_random_seed(0)

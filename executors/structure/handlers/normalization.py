@@ -38,7 +38,7 @@ class BatchNormalization(LayerHandler):
         if getattr(node.layer, "renorm", False):
             raise UnsupportedLayerError(
                 f"layer {node.name!r} has renorm=True; expected renorm=False: "
-                "rebuild it so with the same gamma, beta and moving statistics"
+                "rebuild it with the same gamma, beta and moving statistics"
             )
         for weight in node.layer.weights:
             space.bind(node, weight, 0, Role.PASSES, inputs[0])

@@ -17,7 +17,7 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
     if handler is None:
         kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
         raise UnsupportedLayerError(
-            f"layer {name!r} is a {kind}, which no handler knows; register one with "
+            f"layer {name!r} is a {kind}, which has no handler; register one with "
             f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
         )
     return handler

@@ -125,6 +125,6 @@ def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
 def _opaque(name: str, layer: keras.layers.Layer, reason: str) -> UnsupportedLayerError:
     kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
     return UnsupportedLayerError(
-        f"layer {name!r} is a {kind}, which no handler knows, and which {reason}; register a handler with "
+        f"layer {name!r} is a {kind}, which has no handler, and which {reason}; register a handler with "
         f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
     )

@@ -82,46 +82,46 @@ def other_magic(_good: Path, path: Path) -> None:
     hdf5(path, x=[1.0])
 
 
-@malformed("magic.h5", "damaged, or cut off")
+@malformed("magic.h5", "damaged or truncated")
 def archive_as_hdf5(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes())
 
 
 @malformed("pickle.keras", "starts with b'\\x80")
-@malformed("pickle.h5", "damaged, or cut off")
+@malformed("pickle.h5", "damaged or truncated")
 def pickled(_good: Path, path: Path) -> None:
     path.write_bytes(pickle.dumps({"weights": [1.0] * 100}))
 
 
-@malformed("cut-early.keras", "damaged, or cut off")
+@malformed("cut-early.keras", "damaged or truncated")
 def cut_early(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes()[:100])
 
 
-@malformed("cut-middle.keras", "damaged, or cut off")
+@malformed("cut-middle.keras", "damaged or truncated")
 def cut_in_the_middle(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
 
 
-@malformed("cut-end.keras", "damaged, or cut off")
+@malformed("cut-end.keras", "damaged or truncated")
 def cut_at_the_end(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes()[:-10])
 
 
-@malformed("flipped.keras", "damaged, or cut off")
+@malformed("flipped.keras", "damaged or truncated")
 def flipped(good: Path, path: Path) -> None:
     content = bytearray(good.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
 
 
-@malformed("cut.h5", "damaged, or cut off")
+@malformed("cut.h5", "damaged or truncated")
 def cut_hdf5(_good: Path, path: Path) -> None:
     hdf5(path, {}, x=np.ones(10_000))
     path.write_bytes(path.read_bytes()[:5_000])
 
 
-@malformed("bomb.keras", "that grows from")
+@malformed("bomb.keras", "expanding from")
 def zip_bomb(good: Path, path: Path) -> None:
     rewritten(good, path)
     with (
@@ -132,7 +132,7 @@ def zip_bomb(good: Path, path: Path) -> None:
             member.write(bytes(2**20))
 
 
-@malformed("lying-size.keras", "that grows from")
+@malformed("lying-size.keras", "expanding from")
 def lying_size(good: Path, path: Path) -> None:
     """The directory of the archive says that the configuration takes 3 GiB."""
     rewritten(good, path)
@@ -185,7 +185,7 @@ def no_weights(good: Path, path: Path) -> None:
     rewritten(good, path, weights=None)
 
 
-@malformed("weights-cut.keras", "damaged, or cut off")
+@malformed("weights-cut.keras", "damaged or truncated")
 def weights_cut(good: Path, path: Path) -> None:
     with zipfile.ZipFile(good) as archive:
         rewritten(good, path, weights=archive.read("model.weights.h5")[:1000])
@@ -298,28 +298,28 @@ def vocabulary_file(good: Path, path: Path) -> None:
     with_layer(good, path, "ReLU", class_name="StringLookup", config={"vocabulary": "/etc/passwd"})
 
 
-@malformed("external-link.h5", "a link that leads elsewhere, at /model_weights")
+@malformed("external-link.h5", "a soft or external link at /model_weights")
 def external_link(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     with h5py.File(path, "r+") as file:
         file["model_weights"] = h5py.ExternalLink("/etc/passwd", "/")
 
 
-@malformed("soft-link.h5", "a link that leads elsewhere, at /model_weights")
+@malformed("soft-link.h5", "a soft or external link at /model_weights")
 def soft_link(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     with h5py.File(path, "r+") as file:
         file["model_weights"] = h5py.SoftLink("/model_weights")
 
 
-@malformed("external-storage.h5", "of another file")
+@malformed("external-storage.h5", "stored in another file")
 def external_storage(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     with h5py.File(path, "r+") as file:
         file.create_dataset("x", (100,), "uint8", external=[("/etc/passwd", 0, 100)])
 
 
-@malformed("virtual.h5", "of another file")
+@malformed("virtual.h5", "stored in another file")
 def virtual_array(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     layout = h5py.VirtualLayout((100,), "uint8")

@@ -159,10 +159,13 @@ def test_an_unknown_builtin_dataset_is_refused():
         ({"x": X, "y": Y / 2}, "y of shape (6,) and type float64; expected integer classes [n]"),
         ({"x": X.astype(str), "y": Y}, "x of type <U"),
         ({"x": X.astype(complex), "y": Y}, "x of type complex128"),
-        ({"x": X.astype(object), "y": Y}, "x.npy has Python objects in it"),
+        ({"x": X.astype(object), "y": Y}, "x.npy contains Python objects"),
         ({"x": np.where(X == 13, np.nan, X), "y": Y}, "NaN or infinity in x[3]"),
         ({"x": np.where(X == 23, -np.inf, X), "y": Y}, "NaN or infinity in x[5]"),
-        ({"x": np.where(X == 13, np.float64(1e39), X), "y": Y}, "a number beyond float32 in x[3]"),
+        (
+            {"x": np.where(X == 13, np.float64(1e39), X), "y": Y},
+            "a number outside the range of float32 in x[3]",
+        ),
         ({"x": X.reshape(6, 4), "y": Y}, "x of shape (6, 4); expected [examples, 2, 2]"),
         ({"x": X[:, :1], "y": Y}, "x of shape (6, 1, 2); expected [examples, 2, 2]"),
         ({"x": X, "y": np.array([0, 1, 3, 0, 0, 9])}, "y[2] = 3; expected classes 0 to 2"),
@@ -321,7 +324,7 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
         archive.writestr("x.npy", header((10**12, 2, 2)) + bytes(100))
         archive.writestr("y.npy", header((10**12,), "<i8") + bytes(100))
     (problem,) = problems_of(str(tmp_path / "data.npz"))
-    assert "x.npy is shorter than it says" in problem
+    assert "x.npy is truncated" in problem
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing", b"text, not arrays" * 10])

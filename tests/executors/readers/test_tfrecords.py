@@ -49,7 +49,7 @@ def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
 def test_the_record_with_a_target_of_another_type_is_reported(tmp_path, before, first, then, reported):
     rows = [{"x": np.ones(3), "y": y} for y in [*[first] * before, then]]
     path = write_records(tmp_path / "t.tfrecord", rows)
-    assert f"t.tfrecord, record {before}: {reported}, as before" in problem_of(
+    assert f"t.tfrecord, record {before}: {reported}, as in earlier rows" in problem_of(
         path, signature([FIGURES], [PRICE])
     )
 
@@ -69,7 +69,7 @@ def test_a_record_that_is_cut_off_is_reported(tmp_path, kept):
     path = write_records(tmp_path / "t.tfrecord", [{"x": np.ones(3), "y": 1}])
     path.write_bytes(path.read_bytes() + path.read_bytes()[:kept])
     reported = problem_of(path, signature([FIGURES], [PRICE]))
-    assert "t.tfrecord, record 1: cut off; expected whole records, not compressed" in reported
+    assert "t.tfrecord, record 1: truncated; expected complete records, not compressed" in reported
 
 
 def test_a_compressed_file_is_reported(tmp_path):

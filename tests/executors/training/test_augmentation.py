@@ -77,7 +77,7 @@ def labelled_positions():
 
 @pytest.mark.parametrize("settings", [Augmentation(flip=True), Augmentation(crop=1)])
 def test_images_whose_positions_have_labels_do_not_move(settings):
-    with pytest.raises(InvalidValue, match="mask is about positions"):
+    with pytest.raises(InvalidValue, match="mask has labels per position"):
         augmenting(labelled_positions(), settings)
     augmenting(labelled_positions(), Augmentation(brightness=0.1))
 
