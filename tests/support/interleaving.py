@@ -14,7 +14,7 @@ def before_line(function: FunctionType, number: int, act: Callable[[], object]) 
     Args:
         function: The function to interrupt, which the block calls in this thread.
         number: Index of the executed line, from 0. If fewer lines run, `act` is not called.
-        act: What happens.
+        act: The other thread's action.
     """
     left = number
 

@@ -1,4 +1,4 @@
-"""Malformed models: each one made from a good one, or out of nothing, with what has to be said of it."""
+"""Malformed models, derived from a valid one or written from scratch, and the expected problems."""
 
 import io
 import json
@@ -14,14 +14,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-#: name of the file -> what makes it, and words of the problem that has to be told.
+#: Maps file names to a function that writes the file, and text of the expected problem.
 CORPUS: dict[str, tuple[Callable[[Path, Path], None], str]] = {}
 
 Make = Callable[[Path, Path], None]
 
 
 def malformed(name: str, text: str) -> Callable[[Make], Make]:
-    """Add to the corpus what writes a malformed model to a path, given the path of a good `.keras` file."""
+    """Register a function that writes a malformed model, given the path of a valid `.keras` file."""
 
     def add(make: Make) -> Make:
         CORPUS[name] = (make, text)
@@ -31,7 +31,7 @@ def malformed(name: str, text: str) -> Callable[[Make], Make]:
 
 
 def rewritten(good: Path, path: Path, **members: bytes | None) -> None:
-    """A copy of an archive with another `config` or other `weights`, or without them."""
+    """Copy an archive with a changed `config` or `weights`, or without one of them."""
     names = {"config.json": "config", "model.weights.h5": "weights"}
     with zipfile.ZipFile(good) as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
@@ -46,7 +46,7 @@ def config_of(good: Path) -> Any:
 
 
 def weights_of(good: Path) -> Any:
-    """The weights of an archive, open for changes; `.id.get_file_image()` gives their bytes."""
+    """Open the weights of an archive for changes; `.id.get_file_image()` gives their bytes."""
     with zipfile.ZipFile(good) as archive:
         return h5py.File(io.BytesIO(archive.read("model.weights.h5")), "r+")
 
@@ -134,7 +134,7 @@ def zip_bomb(good: Path, path: Path) -> None:
 
 @malformed("lying-size.keras", "expanding from")
 def lying_size(good: Path, path: Path) -> None:
-    """The directory of the archive says that the configuration takes 3 GiB."""
+    """The archive's directory declares a configuration of 3 GiB."""
     rewritten(good, path)
     content = bytearray(path.read_bytes())
     entry = content.rindex(b"config.json") - 46
@@ -250,7 +250,7 @@ def huge_layer_in_hdf5(good: Path, path: Path) -> None:
 
 @malformed("unstored.keras", "of which 0 are stored")
 def unstored_weights(good: Path, path: Path) -> None:
-    """The weights of the huge layer are declared, but not there."""
+    """The weights of the huge layer are declared, but not stored."""
     weights = io.BytesIO()
     with h5py.File(weights, "w") as file:
         file.create_dataset("layers/dense/vars/0", (6, 10**8), "float32")
@@ -375,7 +375,7 @@ def preset_without_weights(_good: Path, path: Path) -> None:
 
 
 def write_corpus(good: Path, directory: Path) -> dict[str, tuple[Path, str]]:
-    """Every malformed model below a directory, by name, with what has to be said of it."""
+    """Write all malformed models below a directory; return the expected problems by file name."""
     for name, (make, _) in CORPUS.items():
         make(good, directory / name)
     return {name: (directory / name, text) for name, (_, text) in CORPUS.items()}
