@@ -209,7 +209,7 @@ async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> N
     assert listed["next_page_token"] == ""
     assert escape(evil) in page
     assert evil not in page
-    assert "1 device, 1 of them beyond their targets" in page
+    assert "1 device, 1 of them missing their targets" in page
     assert "package: is damaged" in page
     # Options have the ids that the monitor's reasons have.
     assert 'branch-0<br><span class="hint">of 3</span>' in page

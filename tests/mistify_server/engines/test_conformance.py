@@ -229,9 +229,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(
-    ("disaster", "cause"), [("crash", "SIGKILL, most likely"), ("exhaust", "ran out of")]
-)
+@pytest.mark.parametrize(("disaster", "cause"), [("crash", "SIGKILL, probably"), ("exhaust", "ran out of")])
 async def test_a_model_that_its_workers_die_of_is_at_fault_unless_it_was_loaded_before(
     make: Make, site: Any, adapt_task: Any, disaster: str, cause: str
 ) -> None:

@@ -167,4 +167,4 @@ def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None
     )
     assert fast.improved(slow) is fast
     noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])
-    assert noted.goal.precision_choice.endswith("; the goal was missed with float32, too")
+    assert noted.goal.precision_choice.endswith("; the goal was missed with float32 as well")
