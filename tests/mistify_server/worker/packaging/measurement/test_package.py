@@ -34,8 +34,8 @@ def test_only_this_machine_is_measured(threads: int, precision: Quantization, ax
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
-        ("latency_ms@pi", "is judged by the latency on pi predicted from its data sheet: "),
-        ("latency_ms@pi@4-threads", "is judged by the latency on pi predicted from its data sheet: "),
+        ("latency_ms@pi", "is judged by the latency on pi predicted from its data sheet, "),
+        ("latency_ms@pi@4-threads", "is judged by the latency on pi predicted from its data sheet, "),
         (
             "latency_ms@board@int8",
             "is judged by the latency on board predicted from measurements of its operators",
