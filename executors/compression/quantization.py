@@ -46,7 +46,6 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     batch. Values inside a layer are not rounded. The copy is converted as for `int8`.
 
     Args:
-    Args:
         model: A checkpoint, which is not changed.
         setup: The training data, and the teacher's predictions for them.
         steps: Number of training steps.

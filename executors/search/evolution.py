@@ -28,7 +28,6 @@ def initial_population(groups: int, blocks: int, count: int, rng: np.random.Gene
 
     Returns:
         `count` arrays [groups + blocks].
-        `count` arrays [groups + blocks].
     """
     widths = rng.normal(0, _SPREAD, (count, groups))
     stays = rng.random((count, blocks)) >= _LEFT_OUT

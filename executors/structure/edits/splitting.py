@@ -22,7 +22,6 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
 
     Returns:
         Names of the layers in the graph; none if even the first exceeds the limit.
-        Names of the layers in the graph; none where the first of them is beyond that.
     """
     graph = structure.graph
     costs = {layer.output: layer.multiply_adds for layer in structure.network().layers}
