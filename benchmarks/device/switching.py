@@ -29,9 +29,9 @@ branch, but not for the smallest, which takes at most a third of the largest one
 that the monitor keeps; a monitor that never switches keeps 0.
 
 `recovery_seconds` is the longest time from a change of the load until, for half a second, nine of ten
-inferences are within the budget. `failed` counts inferences that failed or returned an output of no branch.
-`growth_mib` is the memory growth of the process during a minute (`--soak SECONDS`) of inferences and
-switches.
+inferences are within the budget. `failed` counts inferences that failed or returned an output unlike those of
+all branches. `growth_mib` is the memory growth of the process during a minute (`--soak SECONDS`) of
+inferences and switches.
 
 `--packages DIR` keeps the packages, and reuses existing ones; quick runs have separate packages. On a busy
 machine, prefix the command with `chrt --reset-on-fork --fifo 1`, so that other programs take no CPU time from

@@ -55,7 +55,7 @@ class Trace:
         latency_ms: Milliseconds of each inference.
         branch: Number of the branch that ran each inference.
         changes: Seconds from the start to each change of the load.
-        failed: Number of inferences that failed, or returned an output of no branch.
+        failed: Number of inferences that failed, or returned an output unlike those of all branches.
     """
 
     ended: npt.NDArray[np.float64]

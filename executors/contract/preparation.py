@@ -24,7 +24,7 @@ class PreparationProgress:
             step: Number of training steps, including earlier attempts; if nothing is trained, the number of
                 steps with the same duration.
             total: The value of `step` at the end.
-            loss: Mean training loss since the last report; None where nothing is trained.
+            loss: Mean training loss since the last report; None if nothing is trained.
         """
         self.step = step
 

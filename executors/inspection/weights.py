@@ -88,6 +88,6 @@ def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:
     if size > MIB and size > limits.expansion * dataset.id.get_storage_size():
         stored = dataset.id.get_storage_size()
         raise invalid(
-            path, f"array {name} of {size:,} bytes, of which {stored:,} are stored", "arrays as they are"
+            path, f"array {name} of {size:,} bytes, of which {stored:,} are stored", "arrays stored in full"
         )
     return int(size)

@@ -147,7 +147,7 @@ def check_labels(metric: Metric | None) -> None:
     """
     if metric is not None and metric.without_labels is not metric:
         instead = metric.without_labels
-        expected = f"{instead}: without labels there are no right answers"
+        expected = f"{instead}: there are no true labels"
         raise InvalidValue(metric.value, expected, f'write "{instead}", or give labelled test data')
 
 

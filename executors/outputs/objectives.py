@@ -301,7 +301,7 @@ def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | 
     """
     empty = empty_classes(signature, data) if weights == "balanced" else []
     if empty:
-        expected = f"training data with examples of all classes; there is none of {named(empty)}"
+        expected = f"training data with examples of all classes; there are none of {named(empty)}"
         raise InvalidValue(weights, expected, "add some, or give a list of weights")
 
 

@@ -40,7 +40,7 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
         rows: Row numbers with cells by column.
 
     Returns:
-        Column name -> [examples, ...]; empty where the model does not need the column.
+        Column name -> [examples, ...]; empty if the model does not need the column.
 
     Raises:
         MistifyError: INVALID_DATASET, naming the row or the missing column.
@@ -128,7 +128,7 @@ def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:
         return
     actual = f"{len(columns):,} columns for the input {tensor.name}: {listed(columns)}"
     expected = f"{counted(size, 'column')}, one number in each"
-    fix = f"remove what is not an input of the model, such as row numbers ({columns[0]}?)"
+    fix = f"remove columns that are not inputs of the model, such as row numbers ({columns[0]}?)"
     raise invalid(Problem(str(path), actual, expected, fix))
 
 

@@ -93,7 +93,7 @@ def _check_link(link: Path, root: Path) -> None:
     if outside or link.is_dir():
         leads = "leads out of the folder" if outside else "leads to a directory"
         actual = f"{link.relative_to(root)}, a link that {leads}"
-        raise invalid(Problem(str(root), actual, "files", "copy what it leads to"))
+        raise invalid(Problem(str(root), actual, "files", "copy the target of the link"))
 
 
 def _is_shown(path: Path) -> bool:

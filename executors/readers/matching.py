@@ -92,7 +92,7 @@ def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) 
     also = f" (or {' and '.join(aliases)})" if one else ""
     fix = "name the data as the model's inputs and outputs"
     if outputs and not {tensor.name for tensor in outputs} - {*missing}:
-        fix += ', or give inputs alone as "unlabelled"'
+        fix += ', or give only inputs as "unlabelled"'
     return Problem(source, actual, f"{' and '.join(needed)}{also}", fix)
 
 

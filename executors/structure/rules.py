@@ -50,5 +50,5 @@ def _suggestion(pattern: str, layers: Iterable[str]) -> str:
 
     near = [layer for layer in nlargest(_SUGGESTIONS, layers, likeness) if likeness(layer) >= _ALIKE]
     named = near or list(layers)[:_SUGGESTIONS]
-    question = "did you mean" if near else "its layers are called"
+    question = "did you mean" if near else "its layers are"
     return f"{question} {', '.join(named)}{'?' if near else ' and so on'}"

@@ -54,7 +54,7 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
         raise InvalidValue(
             settings.model_dump(exclude_defaults=True),
             f"no flip and no crop, because {of_positions[0]} has labels per position, which these would move",
-            "change the brightness alone",
+            "only change the brightness",
         )
     images = _images(signature)
     smallest = min((size or settings.crop + 1 for shape in images.values() for size in shape[:2]), default=0)

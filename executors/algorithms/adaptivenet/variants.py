@@ -107,7 +107,7 @@ class Merged(VariantMaker):
         return int(amount)
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
-        """Return the block that changes the shape, or the first one; None where several change it."""
+        """Return the block that changes the shape, or the first one; None if several change it."""
         changing = [block for block in blocks if _input_shape(block) != _output_shape(block)]
         if len(changing) > 1:
             return None

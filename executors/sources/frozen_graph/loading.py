@@ -55,7 +55,7 @@ _OBJECTS: Final = frozenset(
 #: Allowed class names of objects in a SavedModel.
 _CLASSES: Final = frozenset({"", "tf.TrackableConstant"})
 
-_ALONE: Final = "weights and functions alone"
+_ALONE: Final = "only weights and functions"
 
 
 def load_graph(path: Path) -> FrozenGraph:

@@ -33,7 +33,7 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     model = without_lora(model)
     model.trainable = True
     if not model.trainable_weights:
-        expected, fix = "layers with weights, such as Dense", "save the model that was trained"
+        expected, fix = "layers with weights, such as Dense", "save the trained model"
         raise invalid(path, "a model without weights, which leaves nothing to adapt", expected, fix)
     try:
         structure = analyse(model)
@@ -94,7 +94,7 @@ def check_finite(path: Path | str, model: keras.Model) -> None:
                 path,
                 f"NaN or infinity in {weight.path}",
                 "finite weights",
-                "go back to a checkpoint from before training diverged",
+                "use a checkpoint from before training diverged",
             )
 
 

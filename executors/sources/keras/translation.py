@@ -108,7 +108,7 @@ def _compare(path: Path, old: Any, model: keras.Model) -> None:
     apart = difference(_outputs(old, inputs), _outputs(model, inputs))
     if not apart <= TOLERANCE:
         raise invalid(
-            path, f"outputs that differ by {apart:.2g} of their size once translated to Keras 3",
+            path, f"outputs that differ by {apart:.2g} of their magnitude after translation to Keras 3",
             "equal outputs", "save the model with Keras 3",
         )  # fmt: skip
 

@@ -110,8 +110,8 @@ class _Reader:
         for item in values:
             if isinstance(item, keras.Variable):
                 raise UnsupportedLayerError(
-                    f"{wanted!r} is given the weight {item.path!r} itself; expected tensors; "
-                    "let a layer that has the weight compute with it, and register a handler for that"
+                    f"{wanted!r} is given the weight {item.path!r} directly; expected tensors; "
+                    "use the weight inside a layer, and register a handler for it"
                 )
         inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):

@@ -178,7 +178,9 @@ def test_classes_without_examples_are_found_and_cannot_be_balanced(classes, empt
     if not empty:
         check_balanced(signature, data, "balanced")
         return
-    with pytest.raises(InvalidValue, match=f"there is none of class {empty[0]} and of {len(empty) - 1} more"):
+    with pytest.raises(
+        InvalidValue, match=f"there are none of class {empty[0]} and of {len(empty) - 1} more"
+    ):
         check_balanced(signature, data, "balanced")
 
 

@@ -44,7 +44,7 @@ def test_the_error_names_columns_that_are_not_inputs_instead_of_rows(tmp_path):
     path = write_csv(tmp_path / "t.csv", ["id", "a", "b", "c", "y"], [[7, 1, 2, 3, 0], [8, 4, 5, 6, 1]])
     reported = problem_of(path, SIGNATURE)
     assert "got 4 columns for the input x: id, a, b and c; expected 3 columns, one number in each" in reported
-    assert reported.endswith("remove what is not an input of the model, such as row numbers (id?)")
+    assert reported.endswith("remove columns that are not inputs of the model, such as row numbers (id?)")
 
 
 def test_the_error_names_a_column_without_numbers(tmp_path):

@@ -268,7 +268,7 @@ def test_unlabelled_inputs_are_checked_like_others(saved):
         load_dataset(saved(pixels=X), ONE, labelled=False)
     assert "no array image, but pixels; expected image (or x)" in str(caught.value.problems[0])
     (problem,) = problems_of(saved(x=X))
-    assert 'give inputs alone as "unlabelled"' in problem
+    assert 'give only inputs as "unlabelled"' in problem
 
 
 def test_all_problems_are_reported_at_once(saved):

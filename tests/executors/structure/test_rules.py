@@ -123,8 +123,8 @@ def test_a_kept_layer_is_not_widened() -> None:
         ("block1_exapnd", "did you mean block1_expand"),
         ("blok*", "did you mean block1_expand, block1_relu"),
         ("*_rellu", "did you mean block1_relu, block2_relu"),
-        ("zzzz", "its layers are called stem, block1_expand"),
-        ("*qq*", "its layers are called stem"),
+        ("zzzz", "its layers are stem, block1_expand"),
+        ("*qq*", "its layers are stem"),
     ],
 )
 def test_the_error_for_a_pattern_without_a_match_suggests_similar_layers(pattern: str, fix: str) -> None:
