@@ -64,8 +64,7 @@ async def _join(address: str) -> None:
     begin = partial(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **options)
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            # Use a thread: this takes seconds, and on the main thread Ray would install its own
-            # SIGTERM
+            # Use a thread: this takes seconds, and on the main thread Ray would install a SIGTERM
             # handler.
             await asyncio.to_thread(begin)
         except ConnectionAbortedError:

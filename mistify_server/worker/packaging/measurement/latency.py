@@ -64,8 +64,8 @@ def measure_latency(
         threads: Number of threads of LiteRT.
         batch: Number of examples per inference.
         signature: The signature to run, which has a small overhead in Python; None for the only one.
-        clock: Returns seconds; says when to stop.
-        probe: Says whether other work slows this machine down.
+        clock: Returns seconds, for the time limits.
+        probe: Detects other work that slows this machine down.
     """
     infer = inference_of(network, threads, batch, signature)
     return measure_together([infer], threads, clock=clock, probe=probe)[0]
@@ -102,8 +102,8 @@ def measure_together(
     Args:
         inferences: Inferences of the networks, from `inference_of`.
         threads: Number of threads of LiteRT.
-        clock: Returns seconds; says when to stop.
-        probe: Says whether other work slows this machine down.
+        clock: Returns seconds, for the time limits.
+        probe: Detects other work that slows this machine down.
     """
     bursts: list[list[_Burst]] = [[] for _ in inferences]
     start, seconds, most = clock(), 0.0, _MOST_SECONDS * len(inferences)
