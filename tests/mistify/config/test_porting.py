@@ -345,13 +345,13 @@ def test_an_invalid_target_is_reported_at_its_place(given, place, value):
         ({"unlabelled": "generated:9"}, '.unlabelled: got "generated:9"; expected inputs of your own'),
         (
             {"unlabelled": "c", "train": "generated:9"},
-            '.train: got "generated:9"; expected nothing',
+            '.train: got "generated:9"; expected no generated data',
         ),
         ({"train": None}, '.train: got nothing; expected the name of the training data, or of "unlabelled"'),
         ({"unlabelled": "c", "test": None}, ".test: got nothing; expected the name of the test data"),
         (
             {"unlabelled": "c", "train": None, "test": None, "validation": "d"},
-            "expected a share of the unlabelled inputs where there are no test data",
+            "expected a share of the unlabelled inputs if there are no test data",
         ),
     ],
 )

@@ -50,9 +50,9 @@ def test_integer_packages_take_floats_or_integers() -> None:
         ("int9", r'\[0\].quantization: got "int9"; expected one of auto, dynamic, .*did you mean "int8"'),
         ({"precision": "in8"}, r'\[0\].quantization.precision: got "in8"; .*did you mean "int8"'),
         ({"precision": 8}, r'\[0\].quantization.precision: got 8; expected a precision; .*"int8"'),
-        ({"inputs": "int8"}, r"\[0\].quantization: .*expected float32 inputs .* precision is none"),
-        ({"precision": "dynamic", "inputs": "int8"}, "precision is dynamic"),
-        ({"precision": "auto", "inputs": "int8"}, "precision is auto"),
+        ({"inputs": "int8"}, r"\[0\].quantization: .*expected float32 inputs .* of precision none"),
+        ({"precision": "dynamic", "inputs": "int8"}, "of precision dynamic"),
+        ({"precision": "auto", "inputs": "int8"}, "of precision auto"),
         (
             {"precision": "int8", "inputs": "uint8"},
             r'inputs: got "uint8"; .*"float32" or "int8"',
