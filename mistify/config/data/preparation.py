@@ -47,13 +47,14 @@ class InputScaling(Settings):
     Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
     """
 
-    factor: float = Field(default=1.0, description="the factor that each value is multiplied by")
-    offset: float = Field(default=0.0, description="added to each value after that")
+    factor: float = Field(default=1.0, description="a factor for each value")
+    offset: float = Field(default=0.0, description="added to each value after the multiplication")
     mean: tuple[float, ...] | None = Field(
-        default=None, description="subtracted, one value per channel; with `std`, in place of the two above"
+        default=None,
+        description="subtracted from each value, one per channel; with `std`, replaces `factor` and `offset`",
     )
     std: tuple[Positive, ...] | None = Field(
-        default=None, description="the divisor after that, one value per channel"
+        default=None, description="the divisor after the subtraction, one per channel"
     )
 
     @model_validator(mode="after")
@@ -132,11 +133,11 @@ class TokenPreparation(Settings):
     length: int | None = Field(
         default=None,
         ge=1,
-        description="tokens in an example; by default, as many as the input takes",
+        description="tokens in an example; by default, the length of the input",
         examples=[64],
     )
     vocabulary: File = Field(
-        description="a file with one token per line; its id is the number of the line, from 0",
+        description="a file with one token per line; the id of a token is its line number, from 0",
         examples=["vocab.txt"],
     )
 
