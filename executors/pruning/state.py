@@ -109,7 +109,7 @@ class PruningState:
     def at_start_of(self, assignment: Assignment) -> "PruningState":
         """Return the state at the start of an edge, with the learning rate for its goal."""
         state = replace(self, assignment=assignment, cuts=0)
-        state.trainer.learning_rate = _pace(assignment) * state.trainer.usual_rate
+        state.trainer.learning_rate = _learning_rate_factor(assignment) * state.trainer.usual_rate
         return replace(state, start=state.costs)
 
     def rebuilt(self, structure: Structure, loss: LossFactory) -> "PruningState":
@@ -131,7 +131,7 @@ class PruningState:
             cuts=self.cuts,
             optimizer_state=replace(optimizer_state, arrays=arrays),
         )
-        state.trainer.learning_rate = _pace(self.assignment) * state.trainer.usual_rate
+        state.trainer.learning_rate = _learning_rate_factor(self.assignment) * state.trainer.usual_rate
         return replace(state, start=self.start)
 
     def limits(self, done: float) -> Costs:
@@ -168,7 +168,7 @@ def _reduce_dropout(structure: Structure, source: Structure) -> None:
             layer.rate = _DROPOUT * source.graph.layers[name].rate
 
 
-def _pace(assignment: Assignment) -> float:
+def _learning_rate_factor(assignment: Assignment) -> float:
     """Return the factor on the learning rate: the smaller the goal, the more has to be relearned."""
     source = costs_of(assignment.source.network(), assignment.profiles)
     left = share_left(source, assignment.budget)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Promise:
+class NodeOffer:
     """The scores and precisions that a node's checkpoint has or will have.
 
     Attributes:
@@ -37,8 +37,8 @@ class Promise:
         return goal.spec.quantization in self.quantizations or not any(map(hardware_of, goal.spec.budget))
 
 
-def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
-    """Return the promises of the nodes that have or will have a checkpoint, by index.
+def node_offers(state: BatchState, goals: Iterable[Goal]) -> dict[int, NodeOffer]:
+    """Return the offers of the nodes that have or will have a checkpoint, by index.
 
     Nodes that failed or were cancelled before they had a checkpoint are omitted.
     """
@@ -51,7 +51,7 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
     } | {index: result.scores for index, result in state.checkpoints.items()}
     quantizations = {goal_id: goal.spec.quantization for goal_id, goal in by_id.items()}
     return {
-        node.index: Promise(scores[node.index], tuple(quantizations[goal_id] for goal_id in node.goals))
+        node.index: NodeOffer(scores[node.index], tuple(quantizations[goal_id] for goal_id in node.goals))
         for node in state.plan.nodes
         if node.index in scores
     }
@@ -69,7 +69,7 @@ def _aimed_at(node: NodePlan, metric: Metric) -> Scores:
 
 
 def insert_goals(
-    plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]
+    plan: BatchPlan, offers: Mapping[int, NodeOffer], goals: Sequence[Goal]
 ) -> tuple[BatchPlan, list[Goal]]:
     """Insert goals into the tree of a batch.
 
@@ -86,13 +86,13 @@ def insert_goals(
     With the algorithm `auto`, new nodes have no algorithm yet.
 
     Args:
-        promised: The result of `promises`.
+        offers: The result of `node_offers`.
         goals: The new goals, with new ids and without parents.
 
     Returns:
         The plan with the new nodes after the existing ones, and the goals with their parents.
     """
-    insertion = _Insertion(plan, promised, goals)
+    insertion = _Insertion(plan, offers, goals)
     joining, founding = insertion.place_goals()
     nodes = {node.index: node for node in plan.nodes}
     nodes |= {index: _with_goals(nodes[index], joined) for index, joined in joining.items()}
@@ -112,10 +112,10 @@ class _Insertion:
     A place is a node of the `GoalTree`, that is, one budget. Several nodes of the plan can share a budget.
     """
 
-    def __init__(self, plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]) -> None:
-        known = sorted((node for node in plan.nodes if node.index in promised), key=lambda node: node.index)
+    def __init__(self, plan: BatchPlan, offers: Mapping[int, NodeOffer], goals: Sequence[Goal]) -> None:
+        known = sorted((node for node in plan.nodes if node.index in offers), key=lambda node: node.index)
         self._plan = plan
-        self._promised = promised
+        self._offers = offers
         self._tree = GoalTree.build([*(node.budget for node in known), *(goal.spec.budget for goal in goals)])
         self._nodes_at = _by_place(self._tree, known, 0)
         self._goals_at = _by_place(self._tree, goals, len(known))
@@ -152,7 +152,7 @@ class _Insertion:
     def _serving_node(self, place: int, goal: Goal) -> int | None:
         """Return the index of the first node with a goal's budget that serves it."""
         nodes = self._nodes_at.get(place, ())
-        return next((node.index for node in nodes if self._promised[node.index].serves(goal)), None)
+        return next((node.index for node in nodes if self._offers[node.index].serves(goal)), None)
 
     def _parent_of(self, place: int, index_of: Mapping[int, int]) -> int | None:
         """Return the index of a new node's parent, None for the root.
@@ -163,7 +163,7 @@ class _Insertion:
         """
         if place in self._nodes_at:
             accuracy_of = {
-                node.index: self._promised[node.index].scores.overall for node in self._nodes_at[place]
+                node.index: self._offers[node.index].scores.overall for node in self._nodes_at[place]
             }
             best = self._plan.recipe.data.metric.best(accuracy_of.values())
             return next(index for index, accuracy in accuracy_of.items() if accuracy == best)

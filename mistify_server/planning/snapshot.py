@@ -18,7 +18,7 @@ from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import asked_goals
 from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
-from mistify_server.planning.insertion import insert_goals, promises
+from mistify_server.planning.insertion import insert_goals, node_offers
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.lookup.hardware import find_devices
 from mistify_server.planning.rejection import reject
@@ -125,8 +125,8 @@ class JobSnapshot:
         self, batch: ResolvedBatch, plan: BatchPlan, history: JobStore
     ) -> tuple[BatchPlan, list[Goal]]:
         """Insert goals into one tree, with algorithms and warnings."""
-        promised = promises(self._state(batch), self.job.goals)
-        grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
+        offers = node_offers(self._state(batch), self.job.goals)
+        grown, goals = insert_goals(plan, offers, asked_goals(batch, plan.source_costs))
         forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
         return (grown, goals) if forecast is None else (forecast.plan, with_forecast(goals, forecast))
 

@@ -39,7 +39,7 @@ STRONGEST: Final = 0.03
 #: ignores savings: to save memory in a network where an embedding holds nearly all of it, every other group
 #: would be cut to nothing. The last unit does not count, so that two of four attention heads remain at a
 #: scale of a fifth: with one head, the SNIPS encoder lost five points.
-_LOPSIDED: Final = 1.5
+_GROUP_BOUND_EXPONENT: Final = 1.5
 
 #: Resolution of the search for the uniform scale: scales per halving, and number of halvings.
 _SCALES_PER_HALVING: Final = 16
@@ -180,11 +180,11 @@ class MorphNetExecutor(IterativePruningExecutor):
 
         Costs are considered within a group: units are cut in blocks of the width that saves the most per
         loss, because devices compute several channels at once. Between groups, costs act through the
-        structure losses and `_LOPSIDED`, which puts live units last if their group would otherwise lose too
-        much. Also dividing by costs between groups would starve the layers near the input.
+        structure losses and `_GROUP_BOUND_EXPONENT`, which puts live units last if their group would
+        otherwise lose too much. Also dividing by costs between groups would starve the layers near the input.
         """
         pressure = self._marginal_costs()
-        narrowest = self._scale(limits) ** _LOPSIDED
+        narrowest = self._scale(limits) ** _GROUP_BOUND_EXPONENT
         candidates = []
         for name, values in self._state.values(moments).items():
             left = np.flatnonzero(self._state.masks.keep[name])

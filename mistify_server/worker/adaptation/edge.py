@@ -24,13 +24,13 @@ from mistify_server.worker.adaptation.latency import (
     LatencyMeter,
     LatencyReading,
     Profiles,
-    aimed,
     corrected,
     deviation_at,
     limits_latency,
+    with_margin,
 )
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
-from mistify_server.worker.adaptation.tuning import LOOK_EXAMPLES, TuningReport, tune
+from mistify_server.worker.adaptation.tuning import CHECK_EXAMPLES, TuningReport, tune
 from mistify_server.worker.adaptation.widening import is_widened
 
 #: Maximum number of times that a network is measured in LiteRT and adapted again if it is too slow or too
@@ -125,7 +125,7 @@ def source_if_better(
         if reading is None:
             return outcome
         costs = {**costs_of(network, corrected(profiles, reading.deviation)), **stored}
-        if not meets(costs, aimed(assignment.budget)):
+        if not meets(costs, with_margin(assignment.budget)):
             return outcome
     reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
     return EdgeOutcome(source, costs, scores, outcome.steps, not reason, reason)
@@ -142,7 +142,7 @@ def _tune(
 ) -> tuple[Scores, int]:
     """Tune a network that meets its budget in rounds; return its scores and the total number of steps."""
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
-    sample, widened = setup.validation.sample(LOOK_EXAMPLES), is_widened(assignment)
+    sample, widened = setup.validation.sample(CHECK_EXAMPLES), is_widened(assignment)
     if widened:
         trainer.learning_rate = trainer.usual_rate
     best, weights = Scores(setup.metric.worst), list[Array]()
@@ -205,11 +205,11 @@ def _adapt_by_file(
         if limits_latency(at.budget):
             steps, stuck = _adapt_by_measurement(executor, at, params, report, measure=measure, steps=steps)
         else:
-            steps, stuck = _adapt(executor, replace(at, budget=aimed(at.budget)), params, report, steps)
+            steps, stuck = _adapt(executor, replace(at, budget=with_margin(at.budget)), params, report, steps)
         network = executor.network()
         stored = dict(read(network))
         foreseen = executor.measure()
-        if stored and meets({**foreseen, **stored}, aimed(assignment.budget)):
+        if stored and meets({**foreseen, **stored}, with_margin(assignment.budget)):
             return steps, "", stored
         if (
             stuck
@@ -238,7 +238,7 @@ def _adapt_by_measurement(
     cut again from the parent and becomes wider. All this happens before tuning, because latency does not
     depend on weights. Networks that cannot run here are assumed to have the predicted latency.
     """
-    aim, nominal, at = aimed(assignment.budget), assignment.profiles, assignment
+    aim, nominal, at = with_margin(assignment.budget), assignment.profiles, assignment
     parent = _reading(at.model, measure, nominal, aim)
     readings = [] if parent is None else [parent]
     planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)

@@ -176,7 +176,7 @@ def limits_latency(budget: Budget) -> bool:
     return any(hardware_of(axis) == HOST.name for axis in budget)
 
 
-def aimed(budget: Budget) -> Budget:
+def with_margin(budget: Budget) -> Budget:
     """Return the budget with latency limits that include a margin for noise in measurements and profiles."""
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
 

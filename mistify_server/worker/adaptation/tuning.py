@@ -18,7 +18,7 @@ _REPORT_STEPS: Final = 50
 _PARTS: Final = 4
 
 #: Validation examples per accuracy check. The checks in a round take less time than ten of its steps.
-LOOK_EXAMPLES: Final = 500
+CHECK_EXAMPLES: Final = 500
 
 
 def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:

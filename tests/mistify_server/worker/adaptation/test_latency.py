@@ -21,12 +21,12 @@ from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
-    aimed,
     corrected,
     deviation_at,
     latencies,
     latency_meter,
     limits_latency,
+    with_margin,
 )
 from mistify_server.worker.packaging.conversion.converter import SavedNetwork
 from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted, unread
@@ -210,7 +210,7 @@ def test_only_a_profile_with_one_thread_is_of_operators(model: keras.Model) -> N
 
 def test_limits_on_latency_leave_room_for_noise() -> None:
     limits = dict.fromkeys(("flops", "latency_ms@pi", "latency_ms@host@int8"), 10.0)
-    assert aimed(limits) == {"flops": 10.0, "latency_ms@pi": 9.5, "latency_ms@host@int8": 9.5}
+    assert with_margin(limits) == {"flops": 10.0, "latency_ms@pi": 9.5, "latency_ms@host@int8": 9.5}
     assert [limits_latency({axis: 1.0}) for axis in limits] == [False, False, True]
 
 

@@ -28,7 +28,7 @@ class BlockAxis:
     taps: np.ndarray[Any, Any]
 
     @classmethod
-    def of_places(cls, axis: WindowAxis) -> "BlockAxis":
+    def of_outputs(cls, axis: WindowAxis) -> "BlockAxis":
         """Return the blocks of a convolution: one per kernel position, which reads the image."""
         return cls(axis, np.arange(axis.kernel)[:, None])
 

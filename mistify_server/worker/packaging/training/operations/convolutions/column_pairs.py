@@ -36,13 +36,13 @@ def fits(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> bool:
         and across % 2 == 1
         and read in _CHANNELS
         and made in _CHANNELS
-        and all(axis.pairable for axis in (BlockAxis.of_places(columns), BlockAxis.of_gradients(columns)))
+        and all(axis.pairable for axis in (BlockAxis.of_outputs(columns), BlockAxis.of_gradients(columns)))
     )
 
 
 def convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     """Return the convolution of an image, [n, output rows, output columns, output channels]."""
-    return _multiplied(image, kernel, BlockAxis.of_places(rows), BlockAxis.of_places(columns))
+    return _multiplied(image, kernel, BlockAxis.of_outputs(rows), BlockAxis.of_outputs(columns))
 
 
 def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:

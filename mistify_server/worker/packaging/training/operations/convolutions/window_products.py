@@ -52,7 +52,7 @@ class _Blocks(NamedTuple):
 def convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     """Return the convolution of an image, [groups * n, output rows, output columns, output channels]."""
     made = kernel.shape[-1]
-    blocks = _Blocks.of(BlockAxis.of_places(rows), BlockAxis.of_places(columns), made)
+    blocks = _Blocks.of(BlockAxis.of_outputs(rows), BlockAxis.of_outputs(columns), made)
     return _outputs(image, matrix_of(kernel, blocks.table), blocks, made)
 
 
@@ -80,7 +80,7 @@ def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, co
         blocks = _Blocks.of(BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns), read)
         turned = _connected(image, gradient, kernel.shape, blocks)
         return tf.transpose(turned, [0, 1, 2, 4, 3])
-    blocks = _Blocks.of(BlockAxis.of_places(rows), BlockAxis.of_places(columns), made)
+    blocks = _Blocks.of(BlockAxis.of_outputs(rows), BlockAxis.of_outputs(columns), made)
     return _connected(gradient, image, kernel.shape, blocks)
 
 
