@@ -125,7 +125,7 @@ def _disagreement(data: Path, source: DataSource, directory: Path, seed: int) ->
     package = porting.write_package(porting.checkpoint(SHARE, STEPS), directory / "package")
     photos = _photos(data / TEST)
     answers = np.asarray(load(package)(photos)).argmax(axis=1)
-    return balanced_disagreement(_says(data, photos), answers)
+    return balanced_disagreement(_predicted(data, photos), answers)
 
 
 def _photos(path: Path) -> npt.NDArray[np.float32]:
@@ -133,7 +133,7 @@ def _photos(path: Path) -> npt.NDArray[np.float32]:
         return np.asarray(arrays["x"], np.float32)
 
 
-def _says(data: Path, photos: npt.NDArray[np.float32]) -> Answers:
+def _predicted(data: Path, photos: npt.NDArray[np.float32]) -> Answers:
     """Return the source's predicted classes of some photos."""
     source = load_keras(data / RESNET8)
     (outputs,) = Evaluation(source).outputs({source.inputs[0].name: photos}).values()

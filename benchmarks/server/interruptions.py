@@ -68,7 +68,7 @@ _GOALS: Final[tuple[dict[str, object], ...]] = (
 )
 
 #: Manifest fields that depend on the job, its time, or measured latencies.
-_OF_THE_MOMENT: Final = ("job", "created", "latency", "measured", "note")
+_VOLATILE: Final = ("job", "created", "latency", "measured", "note")
 
 #: Name of the goal and the file -> the file's digest, or the content of a manifest.
 Contents: TypeAlias = dict[tuple[str, str], object]
@@ -162,7 +162,7 @@ class _Server:
                 self._client.fetch(job.id, goal.id, Path(fetched), [MANIFEST])
                 manifest = json.loads(Path(fetched, MANIFEST).read_text())
             contents[goal.id, MANIFEST] = {
-                key: value for key, value in manifest.items() if key not in _OF_THE_MOMENT
+                key: value for key, value in manifest.items() if key not in _VOLATILE
             }
         return contents
 

@@ -33,7 +33,7 @@ _LEARNING_RATE: Final = 3e-5
 _BITS: Final = 8
 
 #: Layers that read integers, which have no scale.
-_OF_WHOLE_NUMBERS: Final = (layers.Embedding, layers.ReversibleEmbedding, core.Cast)
+_INTEGER_LAYERS: Final = (layers.Embedding, layers.ReversibleEmbedding, core.Cast)
 
 #: Activations that LiteRT fuses into the operator before them.
 _FUSED: Final = (keras.activations.relu, keras.activations.relu6)
@@ -106,7 +106,7 @@ def _is_rounded(graph: Graph, tensor: int) -> bool:
     fused = len(readers) == 1 and _is_fused(readers[0])
     # All inputs of a concatenation have the scale of its result.
     joined = all(isinstance(reader, layers.Concatenate) for reader in readers)
-    return not (fused or joined or any(isinstance(reader, _OF_WHOLE_NUMBERS) for reader in readers))
+    return not (fused or joined or any(isinstance(reader, _INTEGER_LAYERS) for reader in readers))
 
 
 def _is_fused(layer: Any) -> bool:

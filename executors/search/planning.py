@@ -24,11 +24,11 @@ _LEAST_GAIN: Final = 0.05
 #: The share of its accuracy that a network with removed blocks may lose against the other in a trial. Without
 #: one block, ResNet-8 loses a twelfth in the trial, and is three points better in the end; the SNIPS encoder
 #: loses three quarters.
-_BEHIND: Final = 0.15
+_TRIAL_TOLERANCE: Final = 0.15
 
 #: If a network's worth falls this much below the worth for which its blocks were chosen, they are chosen
 #: again.
-_MISJUDGED: Final = 0.25
+_REPLAN_LOSS: Final = 0.25
 
 #: Minimum weight of a group or block, as a share of the largest weight.
 _LEAST_WEIGHT: Final = 0.1
@@ -98,7 +98,7 @@ class Planner:
         left = remove_named_blocks(structure, decision.left_out)
         own = {name: widths[name] for name in left.groups}
         target = allocate(left, own, _terms(assignment, decision.weights, decision.blocks))
-        if target is None or target.worth < decision.worth - _MISJUDGED:
+        if target is None or target.worth < decision.worth - _REPLAN_LOSS:
             return self._decide(assignment, structure, widths, decision.weights, decision.blocks)
         return replace(target, left_out=decision.left_out)
 
@@ -128,7 +128,7 @@ class Planner:
         if not rivals:
             return first
         metric = assignment.setup.metric
-        expected = metric.after(self._try_out(first, assignment), _BEHIND)
+        expected = metric.after(self._try_out(first, assignment), _TRIAL_TOLERANCE)
         able = (one for one in rivals if metric.reaches(self._try_out(one, assignment), expected))
         return next(able, first)
 

@@ -38,16 +38,16 @@ _CLASSES: Final = 0.05
 _LEAST_SHARE: Final = 0.7
 
 #: Weight in the loss of the classes assigned to examples.
-_WANTED: Final = 0.1
+_ASSIGNED_WEIGHT: Final = 0.1
 
 #: Learning rate of moving examples to assigned classes, as a share of the initial rate.
 _STEERING: Final = 0.5
 
 #: Maximum number of rounds per batch in which examples are moved to other classes.
-_MOST_STEERED: Final = 4
+_STEERING_ROUNDS: Final = 4
 
 #: Weight of the prediction entropy for networks without batch norms, relative to the class balance.
-_SURE: Final = 0.2
+_ENTROPY_WEIGHT: Final = 0.2
 
 #: Initial distributions: number of inputs per trial, scales, means as multiples of the scale, and spectral
 #: decays. The best distribution is then optimized with this number of steps and learning rate.
@@ -171,7 +171,7 @@ class _Synthesis:
 
     def _steer(self, rates: Floats, tokens: Tensors) -> None:
         """Move some examples of a batch to classes that have too few, in several rounds if necessary."""
-        for _ in range(_MOST_STEERED):
+        for _ in range(_STEERING_ROUNDS):
             outputs = call(self._watched, self._made(tokens), training=False)
             wanted = {
                 name: lacking_classes(np.asarray(tensor))
@@ -245,15 +245,15 @@ class _Synthesis:
         seen = list(named.values())
         outputs = self._signature.outputs
         normalised = seen[len(outputs) :]
-        terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
+        terms = [_distance(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
         terms += [
-            _CLASSES * _unevenness(tensor)
+            _CLASSES * _imbalance(tensor)
             if self._norms
-            else _unevenness(tensor) + _SURE * _uncertainty(tensor)
+            else _imbalance(tensor) + _ENTROPY_WEIGHT * _entropy(tensor)
             for output, tensor in zip(outputs, seen, strict=False)
             if _of_classes(output)
         ]
-        terms += [_WANTED * _unlikely(named[name], classes) for name, classes in wanted.items()]
+        terms += [_ASSIGNED_WEIGHT * _cross_entropy(named[name], classes) for name, classes in wanted.items()]
         return tf.add_n(terms)
 
 
@@ -313,7 +313,7 @@ class _Descent:
         return loss
 
 
-def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
+def _distance(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
     """Return the distance of the channels' mean and variance from a batch norm's statistics."""
     axes = list(range(len(tensor.shape) - 1))
     off_mean = tensor - tf.convert_to_tensor(norm.moving_mean)
@@ -330,18 +330,18 @@ def _of_classes(output: Output) -> bool:
     return output.activation is Activation.SOFTMAX
 
 
-def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
+def _imbalance(probabilities: tf.Tensor) -> tf.Tensor:
     """Return the gap between the entropy of the mean class probabilities and its maximum."""
     mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
     return tf.math.log(float(mean.shape[0])) + tf.reduce_sum(mean * tf.math.log(mean + SMALLEST))
 
 
-def _unlikely(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+def _cross_entropy(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
     """Return the mean cross entropy of the examples with an assigned class."""
     entropy = -tf.reduce_sum(wanted * tf.math.log(probabilities + SMALLEST))
     return tf.math.divide_no_nan(entropy, tf.reduce_sum(wanted))
 
 
-def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
+def _entropy(probabilities: tf.Tensor) -> tf.Tensor:
     """Return the mean entropy of the class probabilities."""
     return -tf.reduce_mean(tf.reduce_sum(probabilities * tf.math.log(probabilities + SMALLEST), axis=-1))

@@ -8,10 +8,10 @@ import numpy as np
 from executors.algorithms.adaptivenet.space import Subnet, SupernetSpace
 
 #: The share of subnets drawn uniformly from all, regardless of cost and loss.
-_OF_ALL: Final = 0.2
+_UNIFORM_SHARE: Final = 0.2
 
 #: The assumed error of the variants' losses: the standard deviation of their natural logarithm.
-_DOUBT: Final = 0.7
+_LOSS_DEVIATION: Final = 0.7
 
 #: Bisection steps in the search for the cost penalty at which a subnet just meets its limit.
 _HALVINGS: Final = 12
@@ -41,13 +41,13 @@ class PathSampler:
     def draw(self, rng: np.random.Generator) -> Subnet:
         """Return a random subnet other than the original network."""
         while True:
-            subnet = self._space.random(rng) if rng.random() < _OF_ALL else self._near_best(rng)
+            subnet = self._space.random(rng) if rng.random() < _UNIFORM_SHARE else self._near_best(rng)
             if subnet != self._space.original:
                 return subnet
 
     def _near_best(self, rng: np.random.Generator) -> Subnet:
         limit = rng.uniform(self._least, self._most)
-        losses = self._losses * np.exp(_DOUBT * rng.standard_normal(len(self._losses)))
+        losses = self._losses * np.exp(_LOSS_DEVIATION * rng.standard_normal(len(self._losses)))
         return self._best(limit, losses)
 
     def _best(self, limit: float, losses: np.ndarray) -> Subnet:

@@ -20,15 +20,15 @@ from mistify.costs.budget import Budget, Costs, exceeded
 from mistify.package.block_losses import corrected_losses
 
 #: Validation examples used to score subnets.
-_SCORED: Final = 500
+_SCORING_EXAMPLES: Final = 500
 
 #: Rounds of scoring candidates for a goal, and candidates per round.
 _ROUNDS: Final = 4
-_AT_ONCE: Final = 4
+_PER_ROUND: Final = 4
 
 #: The factor by which limits on summed costs are tightened when no candidate meets the real limits, and the
 #: maximum number of attempts.
-_TIGHTER: Final = 0.97
+_TIGHTENING: Final = 0.97
 _ATTEMPTS: Final = 10
 
 
@@ -41,7 +41,7 @@ class Scorer:
 
     def __init__(self, supernet: Supernet, source: keras.Model, setup: TrainingSetup) -> None:
         self._supernet = supernet
-        self._data = setup.validation.sample(_SCORED)
+        self._data = setup.validation.sample(_SCORING_EXAMPLES)
         self._objectives = objectives_of(source, setup.train, setup.settings)
         outputs = Evaluation(source).outputs(self._data.inputs)
         self._wanted = predictions(self._objectives, outputs)
@@ -94,7 +94,7 @@ class Subnets:
         if self._scorer is None:
             self._scorer = Scorer(self._supernet, model_of(assignment.source.graph), assignment.setup)
         for tightened in range(_ATTEMPTS):
-            within = {axis: limit * _TIGHTER**tightened for axis, limit in scaled.items()}
+            within = {axis: limit * _TIGHTENING**tightened for axis, limit in scaled.items()}
             for subnet in self._promising(self._scorer, costs, within):
                 model = model_of(self._supernet.graph(subnet))
                 if self._holds(model, assignment):
@@ -112,14 +112,14 @@ class Subnets:
         for _ in range(_ROUNDS):
             losses = corrected(self._losses, self._scored, space.blocks)
             within = space.within(costs, losses, limits)
-            new = islice((subnet for subnet in within if subnet not in self._scored), _AT_ONCE)
+            new = islice((subnet for subnet in within if subnet not in self._scored), _PER_ROUND)
             self._scored |= {subnet: scorer.lost(subnet) for subnet in new}
         known = [
             subnet
             for subnet in self._scored
             if all(sum(costs[number][axis] for number in subnet) <= limit for axis, limit in limits.items())
         ]
-        return sorted(known, key=self._scored.__getitem__)[: _ROUNDS * _AT_ONCE]
+        return sorted(known, key=self._scored.__getitem__)[: _ROUNDS * _PER_ROUND]
 
     def _holds(self, model: keras.Model, assignment: Assignment) -> bool:
         network, limits = analyse(model).network(), assignment.budget

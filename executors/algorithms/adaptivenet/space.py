@@ -14,7 +14,7 @@ from mistify.costs.budget import Budget, Costs
 Subnet: TypeAlias = tuple[int, ...]
 
 #: The maximum number of partial subnets that the search keeps for each position.
-_MOST: Final = 600
+_BEAM: Final = 600
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class SupernetSpace:
                 for loss, spent, subnet in reached[self.places[number].start]
                 if (np.add(spent, own[number]) + left[position] <= most).all()
             ]
-            reached[position] = _worthwhile(beginnings)
+            reached[position] = _pareto_optimal(beginnings)
         yield from (subnet for _, _, subnet in reached[self.blocks])
 
     def cheapest(self, costs: Sequence[float]) -> Subnet:
@@ -152,14 +152,14 @@ class SupernetSpace:
         return left
 
 
-def _worthwhile(
+def _pareto_optimal(
     beginnings: list[tuple[float, tuple[float, ...], Subnet]],
 ) -> list[tuple[float, tuple[float, ...], Subnet]]:
     """Return the Pareto-optimal partial subnets, in order of loss."""
     kept: list[tuple[float, tuple[float, ...], Subnet]] = []
-    spent = np.empty((_MOST, len(beginnings[0][1]) if beginnings else 0))
+    spent = np.empty((_BEAM, len(beginnings[0][1]) if beginnings else 0))
     for one in sorted(beginnings):
-        if len(kept) == _MOST:
+        if len(kept) == _BEAM:
             break
         if not (spent[: len(kept)] <= one[1]).all(axis=1).any():
             spent[len(kept)] = one[1]

@@ -29,7 +29,7 @@ _ROUNDS: Final = 3
 _GENERATIONS: Final = 10
 
 #: Standard deviations added to a predicted quality, in favour of uncertain candidates (exploration).
-_CURIOSITY: Final = 0.5
+_EXPLORATION: Final = 0.5
 
 #: The smallest share of the source's multiply-adds among the predictor's first samples.
 _LEAST_SHARE: Final = 0.1
@@ -41,7 +41,7 @@ _AT_ONCE: Final = 10
 _SAMPLES: Final = "samples"
 
 #: Feature value of a removed group: fewer channels than any remaining group can have.
-_GONE: Final = -8.0
+_REMOVED: Final = -8.0
 
 
 class ChamNetExecutor(SearchExecutor):
@@ -98,7 +98,7 @@ class ChamNetExecutor(SearchExecutor):
     def _promise(self, search: CutSearch, candidates: Sequence[Genes]) -> Floats:
         """Return the upper confidence bound of each candidate's quality [candidates]."""
         mean, deviation = self._predictor([_features(search, genes) for genes in candidates])
-        return mean + _CURIOSITY * deviation
+        return mean + _EXPLORATION * deviation
 
     def _measured(self, search: CutSearch, candidates: Iterable[Genes]) -> list[Sample]:
         return [Sample(_features(search, genes), self._quality(search, genes)) for genes in candidates]
@@ -113,7 +113,7 @@ def _features(search: CutSearch, genes: Genes) -> tuple[float, ...]:
     architecture, source = search.space.architecture(genes), search.state.assignment.source
     structure = search.space.structure(architecture)
     widths = [
-        log2(architecture.widths[name] / group.size) if name in structure.groups else _GONE
+        log2(architecture.widths[name] / group.size) if name in structure.groups else _REMOVED
         for name, group in source.groups.items()
     ]
     blocks = [float(name in structure.graph.layers) for name in search.source_blocks]

@@ -67,13 +67,13 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._weights: dict[str, float] = {}
         self._target: Allocation | None = None
         self._start: dict[str, int] = {}
-        self._planner = Planner(self._state_of, self._try_out)
+        self._planner = Planner(self._state_of, self._trial_score)
 
     def init(self, assignment: Assignment) -> None:
         """Start an edge, with equal weights for all axes of its budget."""
         super().init(assignment)
         state = self._state
-        self._set_out(assignment, self._planner.plan(assignment, state.structure, state.masks.widths))
+        self._start_towards(assignment, self._planner.plan(assignment, state.structure, state.masks.widths))
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
         """Return a network with the planned widths and without the blocks that the plan removes."""
@@ -85,17 +85,17 @@ class MorphNetExecutor(IterativePruningExecutor):
         keep = {name: np.arange(group.size) < target.widths[name] for name, group in left.groups.items()}
         return narrow(left, keep)
 
-    def _set_out(self, assignment: Assignment, target: Allocation | None) -> None:
+    def _start_towards(self, assignment: Assignment, target: Allocation | None) -> None:
         """Set the target of the edge, if any, and start from the current network."""
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
         self._start = dict(self._state.masks.widths)
         self._target = target
 
-    def _try_out(self, target: Allocation, assignment: Assignment) -> float:
+    def _trial_score(self, target: Allocation, assignment: Assignment) -> float:
         """Return the validation score of a network after trial cuts and a short training."""
         scout = type(self)(self._params)
         scout._current = scout._state_of(assignment).at_start_of(assignment)
-        scout._set_out(assignment, target)
+        scout._start_towards(assignment, target)
         scout.adjust(dict.fromkeys(assignment.budget, 0.0))
         steps = _TRIAL_STEPS if self._params.steps_of_cut else 0
         for done in (0.5, 1.0):
@@ -257,7 +257,7 @@ class MorphNetExecutor(IterativePruningExecutor):
     def _cuts_until(self, limits: Costs, candidates: list[CuttableUnit]) -> int:
         """Return the number of candidates to cut to meet the limits; costs fall with every cut."""
         return bisect_left(
-            range(len(candidates)), True, key=lambda cuts: self._hold(limits, candidates[:cuts])
+            range(len(candidates)), True, key=lambda cuts: self._meets(limits, candidates[:cuts])
         )
 
     def _needed(self, gone: list[CuttableUnit], cut: list[CuttableUnit], limits: Costs) -> list[CuttableUnit]:
@@ -269,7 +269,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         """
 
         def fits(back: int) -> bool:
-            return self._hold(limits, gone + cut[: len(cut) - back])
+            return self._meets(limits, gone + cut[: len(cut) - back])
 
         while cut:
             counts = range(1, len(cut) + 1)
@@ -281,7 +281,7 @@ class MorphNetExecutor(IterativePruningExecutor):
                 cut = [unit for unit in cut if unit[1] != full]
         return gone
 
-    def _hold(self, limits: Costs, cut: list[CuttableUnit]) -> bool:
+    def _meets(self, limits: Costs, cut: list[CuttableUnit]) -> bool:
         """Check whether the network meets the limits without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
         network = self._state.structure.network(widths)

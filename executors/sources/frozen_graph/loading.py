@@ -28,7 +28,7 @@ _COPIES: Final = 8
 _LEAST_MEMORY: Final = 2 * GIB
 
 #: Stateful operations with which a SavedModel loads its weights, calls functions, or trains.
-_USUAL: Final = frozenset(
+_STATEFUL: Final = frozenset(
     {"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp", "Placeholder"}
     | {"DisableCopyOnRead"}
     | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case"}
@@ -40,7 +40,7 @@ _USUAL: Final = frozenset(
 _CHECKPOINTS: Final = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
 
 #: Operations that access files or run Python, although they are not marked as stateful.
-_OUTSIDE: Final = frozenset(
+_SIDE_EFFECTS: Final = frozenset(
     {"ReadFile", "MatchingFiles", "Restore", "RestoreSlice", "PyFuncStateless"}
     | {"DecodeProtoV2", "EncodeProto", "GenerateVocabRemapping"}
     | {"DebugIdentity", "DebugIdentityV2", "DebugIdentityV3"}
@@ -55,7 +55,7 @@ _OBJECTS: Final = frozenset(
 #: Allowed class names of objects in a SavedModel.
 _CLASSES: Final = frozenset({"", "tf.TrackableConstant"})
 
-_ALONE: Final = "only weights and functions"
+_ALLOWED_OBJECTS: Final = "only weights and functions"
 
 
 def load_graph(path: Path) -> FrozenGraph:
@@ -94,19 +94,19 @@ def _check_operations(path: Path) -> None:
     for node in meta.object_graph_def.nodes:
         _check_object(path, node)
     graph = meta.graph_def
-    _check_computing(path, graph.node, graph.library.function, _USUAL | _CHECKPOINTS)
-    _check_computing(path, (), _called_by_objects(meta), _USUAL)
+    _check_computing(path, graph.node, graph.library.function, _STATEFUL | _CHECKPOINTS)
+    _check_computing(path, (), _called_by_objects(meta), _STATEFUL)
 
 
 def _check_object(path: Path, node: Any) -> None:
     """Refuse an object with functions of its own for setup, saving or restoring."""
     kind = node.WhichOneof("kind")
     if kind is not None and kind not in _OBJECTS:
-        raise invalid(path, f"a SavedModel with a {kind}", _ALONE)
+        raise invalid(path, f"a SavedModel with a {kind}", _ALLOWED_OBJECTS)
     if node.registered_name not in _CLASSES:
-        raise invalid(path, f"a SavedModel with a {node.registered_name}", _ALONE)
+        raise invalid(path, f"a SavedModel with a {node.registered_name}", _ALLOWED_OBJECTS)
     if node.saveable_objects or node.registered_saver:
-        raise invalid(path, "a SavedModel with objects that save or restore themselves", _ALONE)
+        raise invalid(path, "a SavedModel with objects that save or restore themselves", _ALLOWED_OBJECTS)
 
 
 def _called_by_objects(meta: Any) -> list[Any]:
@@ -141,7 +141,7 @@ def _check_computing(
     operations = {node.op for node in nodes if not is_message(node)}
     for name in sorted(operations - {function.signature.name for function in functions} - allowed):
         known = op_def_registry.get(name)
-        if known is None or known.is_stateful or name in _OUTSIDE:
+        if known is None or known.is_stateful or name in _SIDE_EFFECTS:
             raise invalid(path, f"the operation {name}", "a graph that only computes")
 
 

@@ -29,7 +29,7 @@ _ACTIVATIONS = {
     "Tanh": "tanh",
 }
 #: Operation with a constant on its right -> scale and offset.
-_BY_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
+_CONSTANT_ON_RIGHT: Mapping[str, Callable[[float], tuple[float, float]]] = {
     "Add": lambda value: (1.0, value),
     "Divide": lambda value: (1.0 / value, 0.0),
     "Multiply": lambda value: (value, 0.0),
@@ -37,13 +37,13 @@ _BY_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
     "TrueDivide": lambda value: (1.0 / value, 0.0),
 }
 #: The same for a constant on the left.
-_OF_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
-    "Add": _BY_CONSTANT["Add"],
-    "Multiply": _BY_CONSTANT["Multiply"],
+_CONSTANT_ON_LEFT: Mapping[str, Callable[[float], tuple[float, float]]] = {
+    "Add": _CONSTANT_ON_RIGHT["Add"],
+    "Multiply": _CONSTANT_ON_RIGHT["Multiply"],
     "Subtract": lambda value: (-1.0, value),
 }
 #: Layers whose result does not depend on the axes before the last.
-_OF_LAST_AXIS = (
+_LAST_AXIS_LAYERS = (
     *(layers.Dense, layers.Activation, layers.Dropout, layers.Rescaling),
     *(layers.ReLU, layers.LeakyReLU, layers.ELU),
 )
@@ -60,7 +60,7 @@ def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
         args: Positional arguments of the call.
         kwargs: Keyword arguments of the call.
     """
-    if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _OF_LAST_AXIS):
+    if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _LAST_AXIS_LAYERS):
         return operation.layer, args[:1], {}
     if not keras_internals.is_operation(operation) or kwargs:
         return operation, args, kwargs
@@ -83,7 +83,7 @@ def _layer_of(operation: Any, args: tuple[Any, ...]) -> keras.layers.Layer | Non
     if len(args) != 2:
         return None
     left, right = args
-    for value, rules in ((right, _BY_CONSTANT), (left, _OF_CONSTANT)):
+    for value, rules in ((right, _CONSTANT_ON_RIGHT), (left, _CONSTANT_ON_LEFT)):
         if isinstance(value, Real) and kind in rules:
             scale, offset = rules[kind](float(value))
             return layers.Rescaling(scale, offset, name=name)
