@@ -88,7 +88,9 @@ class SubnetPool(Record):
     def _run_with_as_many_threads(self) -> "SubnetPool":
         counts = sorted({entry.engine.threads for entry in self.entries})
         if len(counts) > 1:
-            raise InvalidValue(counts, "one number of threads for all subnets", "replace it by mistify adapt")
+            raise InvalidValue(
+                counts, "one number of threads for all subnets", "replace it with mistify adapt"
+            )
         return self
 
     def best(self, ratio: float = 1.0) -> PoolEntry | None:
@@ -128,7 +130,7 @@ class SubnetPool(Record):
             return None
         except (OSError, ValidationError) as error:
             value = error.strerror if isinstance(error, OSError) else f"{error.error_count()} mistakes"
-            fix = "remove it, or replace it by mistify adapt"
+            fix = "remove it, or replace it with mistify adapt"
             problem = Problem(str(path), value or str(error), "a pool of subnets", fix)
             message = "the pool of subnets cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error

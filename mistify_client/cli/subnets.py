@@ -103,7 +103,7 @@ def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None
         blocks_of(opened)  # a package without blocks cannot be adapted
         pool = SubnetPool.load(state_directory(package), opened)
         if pool is None:
-            message = f"{package} has no pool of subnets; make one by mistify adapt"
+            message = f"{package} has no pool of subnets; make one with mistify adapt"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         if as_json:
             typer.echo(json.dumps(pool.model_dump(mode="json"), indent=2))

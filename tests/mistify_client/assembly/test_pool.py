@@ -71,7 +71,7 @@ def test_a_missing_pool_is_not_an_error(store):
 )
 def test_the_error_of_an_unreadable_pool_names_it(store, content):
     (store / POOL).write_text(content)
-    with pytest.raises(MistifyError, match="remove it, or replace it by mistify adapt") as caught:
+    with pytest.raises(MistifyError, match="remove it, or replace it with mistify adapt") as caught:
         SubnetPool.load(store, Package.open(store))
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store / POOL)

@@ -91,7 +91,7 @@ def test_an_invalid_latency_is_refused(adapt, package, latency, message):
 def test_a_package_without_a_pool_has_no_subnets(mistify, package):
     result = mistify("subnets", "--package", package)
     assert result.exit_code == 3
-    assert "has no pool of subnets; make one by mistify adapt" in result.stderr.replace("\n", " ")
+    assert "has no pool of subnets; make one with mistify adapt" in result.stderr.replace("\n", " ")
 
 
 def test_a_directory_without_a_package_has_no_subnets(mistify, tmp_path):

@@ -238,7 +238,7 @@ def test_the_whole_network_runs_with_a_damaged_pool_and_the_log_says_how_to_fix_
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
     assert model.options[0].kind == "branch"
     assert str(path) in caplog.text
-    assert "remove it, or replace it by mistify adapt" in caplog.text
+    assert "remove it, or replace it with mistify adapt" in caplog.text
 
 
 def join_taking_over(model):
