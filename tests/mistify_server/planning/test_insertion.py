@@ -1,4 +1,4 @@
-"""Where goals that come later start from, against a plain all-pairs definition."""
+"""The starting points of added goals, compared with a brute-force definition over all pairs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tests.support.targets import overall
 
 AXES = ("flops", "params")
 
-# Few distinct limits and targets, so that ties, equal budgets and equal sums (2 * 8 = 4 * 4) are common.
+# Few distinct limits and targets, so that ties, equal budgets and equal products (2 * 8 = 4 * 4) are common.
 BUDGETS = st.dictionaries(st.sampled_from(AXES), st.sampled_from([1.0, 2.0, 3.0, 4.0, 8.0]), min_size=1)
 TARGETS = st.sampled_from([None, 0.5, 0.7, 0.9])
 ASKED = st.lists(st.tuples(BUDGETS, TARGETS), max_size=6)
@@ -79,7 +79,7 @@ def is_looser(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
 def nearest_looser(
     budget: Mapping[str, float], candidates: Sequence[Mapping[str, float]]
 ) -> Mapping[str, float] | None:
-    """The looser candidate with the least work left, the first of several."""
+    """Return the looser candidate with the least remaining work, or the first of several."""
 
     def finite(candidate: Mapping[str, float], axis: str) -> float:
         known = [limit(other, axis) for other in candidates if axis in other]
@@ -94,7 +94,7 @@ def nearest_looser(
 
 
 @given(ASKED, ASKED, st.data())
-def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, later: Asked, data: Any) -> None:
+def test_new_goals_start_from_their_nearest_looser_checkpoint(first: Asked, later: Asked, data: Any) -> None:
     plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
     accuracies = st.sampled_from([0.0, 0.6, 0.8])
     offers = {
@@ -138,7 +138,7 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
 
 
 @given(ASKED, ASKED, st.sets(st.integers(0, 5)))
-def test_what_exists_stays_and_every_node_comes_after_its_parent(
+def test_existing_nodes_are_kept_and_every_node_follows_its_parent(
     first: Asked, later: Asked, live: set[int]
 ) -> None:
     plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
@@ -161,8 +161,8 @@ def test_what_exists_stays_and_every_node_comes_after_its_parent(
 
 
 @given(ASKED)
-def test_a_plan_does_not_depend_on_how_its_goals_came(asked: Asked) -> None:
-    """All at once, or the looser ones of a path first: the same parents, but for equal budgets."""
+def test_a_plan_does_not_depend_on_the_order_in_which_goals_were_added(asked: Asked) -> None:
+    """Adding all goals at once or the looser ones first gives the same parents, except at equal budgets."""
     budgets = [{"flops": float(8 - number)} for number in range(len(asked))]
     chain = goals_of([(budget, None) for budget in budgets], "g")
     at_once, _ = insert_goals(BARE, {}, chain)
@@ -180,13 +180,13 @@ def chain_of(*limits: float) -> BatchPlan:
     ("limit", "made", "parent"),
     [
         (3.0, {0, 1, 2}, 1),  # between two nodes: the looser one
-        (3.0, {0, 2}, 0),  # which will have no checkpoint: the next one above
+        (3.0, {0, 2}, 0),  # the parent will have no checkpoint: the next one above
         (3.0, {2}, None),  # none above: the root
         (9.0, {0, 1, 2}, None),  # looser than all: the root
         (1.0, {0, 1, 2}, 2),
     ],
 )
-def test_a_goal_in_a_chain(limit: float, made: set[int], parent: int | None) -> None:
+def test_a_goal_is_inserted_into_a_chain(limit: float, made: set[int], parent: int | None) -> None:
     plan, offers = chain_of(8.0, 4.0, 2.0), dict.fromkeys(made, at(0.8))
     grown, (placed,) = insert_goals(plan, offers, goals_of([({"flops": limit}, None)], "n"))
     assert grown.nodes[:3] == plan.nodes
@@ -223,9 +223,7 @@ def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None
     ("axis", "joins"),
     [("latency_ms@host", False), ("latency_ms@jetson-nano", False), ("flops", True), ("size_bytes", True)],
 )
-def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_measured_at(
-    axis: str, *, joins: bool
-) -> None:
+def test_a_checkpoint_is_reused_for_a_latency_limit_at_measured_precisions(axis: str, *, joins: bool) -> None:
     asked = [
         Goal(
             name, batch=2, spec=PackageSpec({axis: 4.0}, quantization=QuantizationConfig(precision=precision))
@@ -253,7 +251,7 @@ def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_me
         ]
 
 
-def test_a_checkpoint_serves_a_goal_whose_outputs_it_satisfies() -> None:
+def test_a_checkpoint_is_reused_for_a_goal_with_output_targets_that_it_reaches() -> None:
     def priced(*targets: float) -> tuple[Target, ...]:
         return tuple(Target("price", Metric.MAE, value) for value in targets)
 
@@ -272,7 +270,7 @@ def test_a_checkpoint_serves_a_goal_whose_outputs_it_satisfies() -> None:
     assert placed(at(0.8)) == [("g0",), ("n0", "n1", "n2", "n3")]
 
 
-def test_a_node_that_is_to_be_made_promises_the_targets_of_its_outputs() -> None:
+def test_a_planned_node_offers_the_targets_of_its_outputs() -> None:
     price = Target("price", Metric.MAE, 0.1)
     plan, _ = insert_goals(BARE, {}, [Goal("a", 2, PackageSpec({"flops": 4.0}, targets=(price,)))])
     goals = [Goal("a", 2, PackageSpec({"flops": 4.0}), state=GoalState.RUNNING)]
@@ -281,12 +279,12 @@ def test_a_node_that_is_to_be_made_promises_the_targets_of_its_outputs() -> None
 
 
 def offers_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, NodeOffer]:
-    """As in a job where every node has a checkpoint."""
+    """Return the offers of all nodes if every node has a checkpoint."""
     made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=1)
     return node_offers(BatchState(plan, None, {node.index: made for node in plan.nodes}), goals)
 
 
-def test_a_node_without_a_future_promises_nothing() -> None:
+def test_a_node_without_a_future_offers_nothing() -> None:
     nodes = [
         NodePlan(
             index=i, parent=None, budget={"flops": 1.0 + i}, targets=overall(target), seed=0, goals=goals

@@ -16,7 +16,7 @@ def roots(tmp_path: Path) -> DataRoots:
     return DataRoots.of([tmp_path / "root"])
 
 
-def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
+def test_names_are_parsed(roots: DataRoots, tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert parse_name("keras.applications/MobileNetV2", roots) == ModelSource(application="MobileNetV2")
     asked = "keras.applications/mobilenetv2?classes=10&input=96&weights=net.weights.h5"
@@ -43,7 +43,7 @@ def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
         ("keras_hub/bert?input=3", "classes, sequence", ""),
     ],
 )
-def test_what_a_name_cannot_be(roots: DataRoots, name: str, expected: str, fix: str) -> None:
+def test_invalid_names_are_refused(roots: DataRoots, name: str, expected: str, fix: str) -> None:
     (Path(roots.roots[0]).parent / "key").touch()
     with pytest.raises(InvalidValue) as caught:
         assert parse_name(name.replace("../root", "../other"), roots) is None
@@ -66,7 +66,7 @@ def test_a_handle_is_read_from_the_cache(
     assert parse_name(HANDLE, roots) == ModelSource(path=str(directory))
 
 
-def test_the_cache_is_laid_out_as_by_tensorflow_hub(
+def test_the_cache_has_the_layout_of_tensorflow_hub(
     roots: DataRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = pytest.importorskip("tensorflow_hub")

@@ -1,4 +1,4 @@
-"""Files that the settings of the data name are looked up below the data roots."""
+"""Files named in data settings are looked up below the data roots."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def resolved(store: Store, root: Path, allow_code: bool = False, **dataset: Any) -> tuple[Any, list[str]]:
-    """Return the data of a config, and its problems."""
+    """Return the resolved data of a config, and the problems."""
     files = {"train": "t.npz", "test": "t.npz"}
     (root / "t.npz").touch()
     raw = {"id": "half", "model": "digits-resnet", "adaptation_goal": {"FLOP": "0.5x"}}
@@ -41,7 +41,7 @@ def resolved(store: Store, root: Path, allow_code: bool = False, **dataset: Any)
     return batches[0].data if batches else None, [problem.place for problem in problems.problems]
 
 
-def test_the_files_of_settings_are_found_below_a_root(store: Store, tmp_path: Path) -> None:
+def test_files_in_settings_are_found_below_a_root(store: Store, tmp_path: Path) -> None:
     for name in ("names.txt", "words.txt"):
         (tmp_path / name).touch()
     tokens = {"tokens": {"vocabulary": "words.txt"}}
@@ -55,7 +55,7 @@ def test_the_files_of_settings_are_found_below_a_root(store: Store, tmp_path: Pa
     assert data.settings.labels == {"kind": ("a", "b")}
 
 
-def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+def test_all_missing_files_are_reported(store: Store, tmp_path: Path) -> None:
     tokens = {"tokens": {"vocabulary": "wrds.txt"}}
     dataset = {
         "text": {"vocabulary": "wrds.txt"},
@@ -75,7 +75,7 @@ def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> No
 CODE = {"metric": "scores.py:near", "losses": {"price": "losses.py:cautious"}}
 
 
-def test_files_with_code_are_refused_unless_they_are_allowed(store: Store, tmp_path: Path) -> None:
+def test_files_with_code_are_refused_unless_allowed(store: Store, tmp_path: Path) -> None:
     for name in ("scores.py", "losses.py"):
         (tmp_path / name).write_text(name)
     assert resolved(store, tmp_path, **CODE) == (
@@ -90,13 +90,13 @@ def test_files_with_code_are_refused_unless_they_are_allowed(store: Store, tmp_p
     }
 
 
-def test_a_file_with_code_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+def test_a_missing_file_with_code_is_reported(store: Store, tmp_path: Path) -> None:
     _, problems = resolved(store, tmp_path, allow_code=True, **CODE)
     assert problems == ["[0].dataset.metric", "[0].dataset.losses.price"]
 
 
 class WithMasks(DatasetConfig):
-    """A dataset with settings that neither clients nor servers know."""
+    """A dataset with settings unknown to clients and servers."""
 
     masks: dict[str, Annotated[str, FileField()]] = Field(default_factory=dict)
     crops: Annotated[str, FileField(kind=PathKind.DIRECTORY)] | None = None
@@ -108,7 +108,7 @@ class ConfigWithMasks(PortingConfig):
     dataset: WithMasks
 
 
-def test_a_new_setting_that_names_files_is_uploaded_and_found(
+def test_files_in_a_new_setting_are_uploaded_and_found(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, served = tmp_path / "own", tmp_path / "served"
