@@ -1,4 +1,4 @@
-"""Latencies of packages: measured on this machine, predicted for other hardware, and said which."""
+"""Latencies of packages: measured on this machine or predicted for other hardware, and labelled so."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_only_this_machine_is_measured(threads: int, precision: Quantization, ax
         ("flops", None),
     ],
 )
-def test_a_limit_on_other_hardware_is_said_to_be_predicted(axis: str, said: str | None) -> None:
+def test_a_limit_on_other_hardware_is_labelled_as_predicted(axis: str, said: str | None) -> None:
     pi, model = NominalProfile("pi", 5.0, 1.0), LatencyModel(start=0.0, routines={})
     boards = [device_profile("board", model, integer) for integer in (False, True)]
     task = PackageTask.model_construct(
