@@ -39,7 +39,7 @@ def score(
     if metric is Metric.MEAN_SCORE:
         figures = [_quality(objectives[name], predicted[name], targets[name]) for name in predicted]
     else:
-        of_output = _OF_OUTPUT.get(metric) or partial(plugged_in_score, metric)
+        of_output = _OUTPUT_METRICS.get(metric) or partial(plugged_in_score, metric)
         vectors = metric.plugged_in and OutputKind.VECTORS in plugged_in(metric).kinds
         figures = [of_output(*_counted(own, targets[name], vectors)) for name, own in predicted.items()]
     return float(np.mean(figures))
@@ -277,7 +277,7 @@ def _quality(objective: OutputObjective, predicted: Array, target: Array) -> flo
     counted = _counted(predicted, target)
     metric = metric_of(objective, target)
     if metric is not Metric.MSE:
-        return _OF_OUTPUT[metric](*counted)
+        return _OUTPUT_METRICS[metric](*counted)
     variance = float(np.var(counted[1]))
     error = _mse(*counted)
     return max(0.0, 1 - error / variance) if variance else float(error == 0)
@@ -292,7 +292,7 @@ def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(right.reshape(len(right), -1).all(axis=1))
 
 
-_OF_OUTPUT: Mapping[Metric, OfOutput] = {
+_OUTPUT_METRICS: Mapping[Metric, OfOutput] = {
     Metric.ACCURACY: _accuracy,
     Metric.AGREEMENT: _accuracy,
     Metric.BALANCED_AGREEMENT: _balanced_agreement,

@@ -77,12 +77,12 @@ class Allocation:
 
     Attributes:
         widths: Number of units left in each channel group.
-        left_out: Names of the removed residual blocks.
+        removed_blocks: Names of the removed residual blocks.
         worth: 0 for the source, -1 for a network that is half as wide.
     """
 
     widths: Mapping[str, int]
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
     worth: float
 
 
@@ -134,7 +134,7 @@ def _allocation(
         return None
     if len(widths) <= _MOST_GROUPS and not quickly:
         descent.exchange()
-    return Allocation(descent.widths, at.left_out, descent.worth)
+    return Allocation(descent.widths, at.removed_blocks, descent.worth)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class _Depth:
     """A network without some of its blocks."""
 
     structure: Structure
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
 
 
 def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:

@@ -18,7 +18,7 @@ from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Keep, Structure, copied, narrow, resolution
 from executors.timing import activity
 from executors.training.trainer import Trainer, constant
-from mistify.costs.budget import Costs, share_left
+from mistify.costs.budget import Costs, tightest_ratio
 
 __all__ = ["IterativePruningExecutor"]
 
@@ -90,7 +90,7 @@ class IterativePruningExecutor(PruningExecutor):
         steps = self._params.steps_of_cut
         self.trainer.train(constant(steps))
         self._current = replace(self._state, cuts=self._state.cuts + 1)
-        distance = 1 / share_left(self._state.start, self._state.assignment.budget)
+        distance = 1 / tightest_ratio(self._state.start, self._state.assignment.budget)
         done = min(1.0, self._state.cuts / self._params.planned_cuts(distance))
         with activity("cutting"):
             try:
@@ -149,7 +149,7 @@ class IterativePruningExecutor(PruningExecutor):
     def _work_ahead(self) -> float:
         """Return the multiply-adds of training until the next cut that masked units would waste."""
         state, params = self._state, self._params
-        distance = 1 / share_left(state.start, state.assignment.budget)
+        distance = 1 / tightest_ratio(state.start, state.assignment.budget)
         is_last = state.cuts >= params.planned_cuts(distance)
         steps = params.tune_steps if is_last else params.steps_of_cut
         return _PASSES * params.batch_size * steps * state.masked_flops

@@ -17,7 +17,7 @@ from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Structure, analyse, narrow, narrow_arrays
 from executors.training.trainer import OptimizerState, Trainer
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs, share_left
+from mistify.costs.budget import Costs, tightest_ratio
 
 layers = keras.layers
 
@@ -171,5 +171,5 @@ def _reduce_dropout(structure: Structure, source: Structure) -> None:
 def _learning_rate_factor(assignment: Assignment) -> float:
     """Return the factor on the learning rate: the smaller the goal, the more has to be relearned."""
     source = costs_of(assignment.source.network(), assignment.profiles)
-    left = share_left(source, assignment.budget)
+    left = tightest_ratio(source, assignment.budget)
     return min(max(_SLOWEST, -log2(left)), _FASTEST)

@@ -15,7 +15,7 @@ from executors.pruning.state import PruningState
 from executors.search import ArchitectureSpace, Genes, Inheritance, initial_population
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs, exceeded, share_left
+from mistify.costs.budget import Costs, exceeded, tightest_ratio
 
 __all__ = ["SearchExecutor"]
 
@@ -64,7 +64,7 @@ class CutSearch:
         and the rest would learn less than a narrower network.
         """
         assignment = self.state.assignment
-        share = share_left(costs_of(assignment.source.network(), assignment.profiles), limits)
+        share = tightest_ratio(costs_of(assignment.source.network(), assignment.profiles), limits)
         return round(len(self.source_blocks) * float(share**_DEPTH))
 
 

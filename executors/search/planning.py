@@ -44,7 +44,7 @@ class _Decision:
     Attributes:
         model: The network at the start of the edge.
         budget: The edge's limits.
-        left_out: Names of the removed blocks.
+        removed_blocks: Names of the removed blocks.
         worth: Worth of the network without these blocks, with the hardware profiles at that time.
         weights: Weight of each group.
         blocks: Weight of each block.
@@ -52,7 +52,7 @@ class _Decision:
 
     model: keras.Model
     budget: Budget
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
     worth: float
     weights: Weights
     blocks: Weights
@@ -95,12 +95,12 @@ class Planner:
         decision = self._decision
         if decision is None or not decision.of(assignment):
             return self._decide(assignment, structure, widths, *weights_of(self._state_of(assignment)))
-        left = remove_named_blocks(structure, decision.left_out)
+        left = remove_named_blocks(structure, decision.removed_blocks)
         own = {name: widths[name] for name in left.groups}
         target = allocate(left, own, _terms(assignment, decision.weights, decision.blocks))
         if target is None or target.worth < decision.worth - _REPLAN_LOSS:
             return self._decide(assignment, structure, widths, decision.weights, decision.blocks)
-        return replace(target, left_out=decision.left_out)
+        return replace(target, removed_blocks=decision.removed_blocks)
 
     def _decide(
         self, assignment: Assignment, structure: Structure, widths: Widths, weights: Weights, blocks: Weights
@@ -111,7 +111,7 @@ class Planner:
             return None
         best = self._best(found, assignment)
         self._decision = _Decision(
-            assignment.model, assignment.budget, best.left_out, best.worth, weights, blocks
+            assignment.model, assignment.budget, best.removed_blocks, best.worth, weights, blocks
         )
         return best
 
@@ -141,9 +141,9 @@ def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]
     """
     inheritance, widths = Inheritance.of(state), state.masks.widths
 
-    def loss(changed: Widths, left_out: frozenset[str] = frozenset()) -> float:
-        architecture = Architecture({**widths, **changed}, left_out)
-        return exp(-inheritance.quality(architecture, remove_named_blocks(state.structure, left_out)))
+    def loss(changed: Widths, removed_blocks: frozenset[str] = frozenset()) -> float:
+        architecture = Architecture({**widths, **changed}, removed_blocks)
+        return exp(-inheritance.quality(architecture, remove_named_blocks(state.structure, removed_blocks)))
 
     whole = loss({})
     groups = {name: loss({name: -(-width // 2)}) - whole for name, width in widths.items()}

@@ -41,12 +41,12 @@ class Architecture:
 
     Attributes:
         widths: Number of units in each channel group.
-        left_out: Names of the removed residual blocks.
+        removed_blocks: Names of the removed residual blocks.
         scale: Share of the original image height and width.
     """
 
     widths: Mapping[str, int]
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
     scale: float = 1.0
 
 
@@ -104,16 +104,18 @@ class ArchitectureSpace:
             name: max(self._least[name], round(self._widths[name] * 2.0**gene))
             for name, gene in zip(self._groups, np.minimum(genes[:groups], 0), strict=True)
         }
-        left_out = frozenset(
+        removed_blocks = frozenset(
             name
             for name, stays in zip(self.blocks, genes[groups : groups + blocks], strict=True)
             if not stays
         )
-        return Architecture(widths, left_out, 1 - np.count_nonzero(genes[groups + blocks :] == 0) / _PARTS)
+        return Architecture(
+            widths, removed_blocks, 1 - np.count_nonzero(genes[groups + blocks :] == 0) / _PARTS
+        )
 
     def structure(self, architecture: Architecture) -> Structure:
         """Return the structure without the blocks that an architecture lacks, at its resolution."""
-        return self._cut(architecture.left_out, architecture.scale)
+        return self._cut(architecture.removed_blocks, architecture.scale)
 
     def costs(self, architecture: Architecture) -> Costs:
         """Return the costs of an architecture."""
@@ -158,11 +160,11 @@ class ArchitectureSpace:
     def _meets(self, genes: Genes, limits: Costs) -> bool:
         return not exceeded(self.costs(self.architecture(genes)), limits)
 
-    def _without(self, left_out: frozenset[str], scale: float) -> Structure:
+    def _without(self, removed_blocks: frozenset[str], scale: float) -> Structure:
         whole = self._at[scale]
         return (
-            remove_blocks(whole.structure, [whole.blocks[name] for name in left_out])
-            if left_out
+            remove_blocks(whole.structure, [whole.blocks[name] for name in removed_blocks])
+            if removed_blocks
             else whole.structure
         )
 
@@ -170,8 +172,8 @@ class ArchitectureSpace:
 def _resolutions(structure: Structure) -> Iterator[tuple[float, _Whole]]:
     """Yield the network at each possible image scale, the largest first."""
     yield 1.0, _Whole.of(structure)
-    for left_out in range(1, _LEFT_OUT + 1):
-        scale = 1 - left_out / _PARTS
+    for removed_blocks in range(1, _LEFT_OUT + 1):
+        scale = 1 - removed_blocks / _PARTS
         smaller = at_resolution(structure, scale)
         if smaller is None:
             return

@@ -32,7 +32,7 @@ _STEPS: Final = 14
 _RATE: Final = 0.5
 
 #: Weight of the class balance in the loss.
-_CLASSES: Final = 0.05
+_BALANCE_WEIGHT: Final = 0.05
 
 #: Minimum number of examples per class, as a share of an equal distribution.
 _LEAST_SHARE: Final = 0.7
@@ -59,7 +59,7 @@ _FIRST_STEPS: Final = 30
 _FIRST_RATE: Final = 0.1
 
 #: Seconds between progress reports.
-_PACE: Final = 1.0
+_REPORT_SECONDS: Final = 1.0
 
 #: A function of the steps so far and the total number of steps.
 OnStep = Callable[[int, int], None]
@@ -161,7 +161,7 @@ class _Synthesis:
         for batch in range(batches):
             tokens = self._start()
             for step, rate in enumerate(rates, batch * len(rates)):
-                if perf_counter() - reported > _PACE:
+                if perf_counter() - reported > _REPORT_SECONDS:
                     reported = perf_counter()
                     on_step(step, batches * len(rates))
                 self._descent.step(rate, tokens)
@@ -247,7 +247,7 @@ class _Synthesis:
         normalised = seen[len(outputs) :]
         terms = [_distance(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
         terms += [
-            _CLASSES * _imbalance(tensor)
+            _BALANCE_WEIGHT * _imbalance(tensor)
             if self._norms
             else _imbalance(tensor) + _ENTROPY_WEIGHT * _entropy(tensor)
             for output, tensor in zip(outputs, seen, strict=False)

@@ -136,7 +136,7 @@ def exceeded(costs: Costs, budget: Budget) -> list[str]:
     return sorted(over, key=lambda axis: -costs[axis] / budget[axis])
 
 
-def share_left(costs: Costs, budget: Budget) -> float:
+def tightest_ratio(costs: Costs, budget: Budget) -> float:
     """Return the ratio of limit to cost on the tightest axis; 1 if all limits are met."""
     return min((limit / costs[axis] for axis, limit in budget.items() if costs[axis] > limit), default=1.0)
 

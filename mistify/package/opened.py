@@ -81,7 +81,7 @@ class Package:
             raise corrupt_package(self.directory, [_difference(path, actual, expected)])
         return content
 
-    def verify(self, *, with_blocks: bool = True, leaving: Collection[str] = ()) -> None:
+    def verify(self, *, with_blocks: bool = True, skip: Collection[str] = ()) -> None:
         """Verify every file against the manifest.
 
         Blocks may be absent: a device downloads only the blocks that it needs.
@@ -89,20 +89,20 @@ class Package:
         Args:
             with_blocks: Also verify the blocks that are present. Otherwise they are verified when they are
                 used.
-            leaving: Names of files to skip because their readers verify them.
+            skip: Names of files to skip because their readers verify them.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE naming every file that is missing or differs.
         """
-        problems = list(self._differences(with_blocks, leaving))
+        problems = list(self._differences(with_blocks, skip))
         if problems:
             raise corrupt_package(self.directory, problems)
 
-    def _differences(self, with_blocks: bool, leaving: Collection[str]) -> Iterator[Problem]:
+    def _differences(self, with_blocks: bool, skip: Collection[str]) -> Iterator[Problem]:
         blocks = self._names_of_blocks()
         for name, expected in self.manifest.files.items():
             path = self.directory / name
-            if name in leaving or (name in blocks and not (with_blocks and path.is_file())):
+            if name in skip or (name in blocks and not (with_blocks and path.is_file())):
                 continue
             if name == BLOCKS:
                 actual = None if self.blocks_json is None else PackagedFile.of(self.blocks_json)

@@ -18,7 +18,7 @@ Chains: TypeAlias = Mapping[bool, tuple[Chain, ...]]
 Measure: TypeAlias = Callable[[str, tuple[int, ...], Chains, float, Progress], DeviceTable]
 
 #: Number of crashes in LiteRT after which a device counts as not measurable.
-_MOST_ENDS: Final = 16
+_MOST_CRASHES: Final = 16
 
 
 def _measured(
@@ -61,7 +61,7 @@ def measure_isolated(
     counts = tuple(sorted(set(threads)))
     left = chains or {integer: tuple(samples(integer=integer)) for integer in (False, True)}
     with closing(DisposableProcess()) as process:
-        for _ in range(_MOST_ENDS):
+        for _ in range(_MOST_CRASHES):
             counted = _CountedProgress(progress)
             try:
                 return process.call_reporting(measure, name, counts, left, budget_seconds, on_report=counted)
@@ -70,7 +70,7 @@ def measure_isolated(
                 left = _without(left, counted.count)
     raise MistifyError(
         ErrorCode.UNAVAILABLE,
-        f"this device cannot be measured: LiteRT ended at {_MOST_ENDS} networks, at the last as {how}; "
+        f"this device cannot be measured: LiteRT ended at {_MOST_CRASHES} networks, at the last as {how}; "
         "install the version of ai-edge-litert that Mistify requires",
     )
 

@@ -81,7 +81,7 @@ def fetch(
         output_directory(out)
         for fetched in goals:
             directory = package_directory(out, fetched.id)
-            with damaged.apart(fetched.id):
+            with damaged.recording(fetched.id):
                 if without_blocks:
                     client.fetch_without_blocks(job, fetched.id, directory)
                     note_token_file(state_directory(directory), server, token_file)

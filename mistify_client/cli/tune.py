@@ -126,8 +126,8 @@ def _print_outcome(outcome: TuningOutcome, training: Training) -> None:
         )
     for note in outcome.notes:
         typer.echo(f"note: {note}")
-    if outcome.knew is not None and outcome.knows is not None:
-        typer.echo(f"on the examples to keep: {outcome.knew} before, {outcome.knows} now")
+    if outcome.kept_before is not None and outcome.kept_after is not None:
+        typer.echo(f"on the examples to keep: {outcome.kept_before} before, {outcome.kept_after} now")
     if outcome.forgotten:
         typer.echo(f"warning: {outcome.forgotten}")
     installed = "nothing was gained" if outcome.version is None else f"installed: {outcome.version}"

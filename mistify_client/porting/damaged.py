@@ -14,7 +14,7 @@ class DamagedPackages:
         self._reasons: dict[str, str] = {}
 
     @contextmanager
-    def apart(self, goal_id: str) -> Iterator[None]:
+    def recording(self, goal_id: str) -> Iterator[None]:
         """Record the goal's package as damaged if the block, which downloads it, finds it so."""
         try:
             yield

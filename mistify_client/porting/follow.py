@@ -82,7 +82,7 @@ def follow(
                     continue
                 if goal.files:
                     directory = package_directory(out, goal.id)
-                    with damaged.apart(goal.id):
+                    with damaged.recording(goal.id):
                         fetch(job.id, goal.id, directory)
                 display.ended(goal, now.source_of(goal))
                 if left is not None:

@@ -24,17 +24,17 @@ class Refinement:
     Later predictions are `factor` times the sum over the measured operators.
 
     Attributes:
-        taken_ms: The measured latency.
+        measured_ms: The measured latency.
         predicted_ms: The predicted latency.
         factor: The correction of later predictions.
     """
 
-    taken_ms: float
+    measured_ms: float
     predicted_ms: float
     factor: float
 
     def __str__(self) -> str:
-        took, predicted = (format_time(figure, 4) for figure in (self.taken_ms, self.predicted_ms))
+        took, predicted = (format_time(figure, 4) for figure in (self.measured_ms, self.predicted_ms))
         return f"{took}, predicted {predicted}; predictions are now times {self.factor:.3g}"
 
 
@@ -55,20 +55,22 @@ class DevicesClient(ServiceClient):
         answer = retried(lambda: call(self._stub.RegisterDevice, request, REGISTER_SECONDS), self._backoff)
         return wire.device_from_proto(answer)
 
-    def report(self, device: str, job_id: str, goal_id: str, taken_ms: float) -> Refinement:
+    def report(self, device: str, job_id: str, goal_id: str, measured_ms: float) -> Refinement:
         """Report the measured latency of a goal's package, which corrects later predictions for the device.
 
         Args:
-            taken_ms: Median latency of one inference, in milliseconds.
+            measured_ms: Median latency of one inference, in milliseconds.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such device or goal, if there is no prediction, or if the
                 device has been measured again since.
         """
-        request = pb.ReportLatencyRequest(device=device, job_id=job_id, goal_id=goal_id, median_ms=taken_ms)
+        request = pb.ReportLatencyRequest(
+            device=device, job_id=job_id, goal_id=goal_id, median_ms=measured_ms
+        )
         call = self._connection.call
         answer = retried(lambda: call(self._stub.ReportLatency, request, LIST_SECONDS), self._backoff)
-        return Refinement(taken_ms, answer.predicted_ms, answer.factor)
+        return Refinement(measured_ms, answer.predicted_ms, answer.factor)
 
     def report_status(self, status: DeviceStatus) -> None:
         """Report the status of a device, which replaces its previous one.

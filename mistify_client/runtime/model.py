@@ -359,7 +359,7 @@ def _opened(package: Package, state: Path, threads: int | None, option: int) -> 
     options = options_of(package, state)
     chosen = options.chosen(option)
     # The files that are used are read, and verified, later.
-    package.verify(with_blocks=False, leaving=options.options[chosen].blocks or (NETWORK,))
+    package.verify(with_blocks=False, skip=options.options[chosen].blocks or (NETWORK,))
     threads = threads or options.threads
     if options.of_blocks:
         return _Opened(open_subnets(package, options, state, chosen, threads), options)

@@ -29,7 +29,9 @@ class Rehearsal:
     predictions: Mapping[str, Array]
     weight: float
 
-    def beside(self, teacher: Teacher | None, settings: TrainingSettings) -> tuple[Teacher, TrainingSettings]:
+    def combined_with(
+        self, teacher: Teacher | None, settings: TrainingSettings
+    ) -> tuple[Teacher, TrainingSettings]:
         """Return a teacher that also teaches the earlier predictions, and settings with its weight.
 
         Args:

@@ -48,8 +48,8 @@ class TuningOutcome:
         version: The directory of the new version; None if nothing was gained and nothing installed.
         notes: Messages for the user, such as excluded peers, or an unreachable server.
         traffic: Bytes of all messages to and from the server.
-        knew: Performance before the tuning on the examples to keep; None if there are none.
-        knows: Performance after the tuning, on the same examples.
+        kept_before: Performance before the tuning on the examples to keep; None if there are none.
+        kept_after: Performance after the tuning, on the same examples.
     """
 
     began: Score
@@ -58,13 +58,17 @@ class TuningOutcome:
     version: Path | None
     notes: tuple[str, ...]
     traffic: Traffic
-    knew: Knowledge | None = None
-    knows: Knowledge | None = None
+    kept_before: Knowledge | None = None
+    kept_after: Knowledge | None = None
 
     @property
     def forgotten(self) -> str:
         """A description of what was forgotten on the examples to keep; empty if nothing was."""
-        return "" if self.knew is None or self.knows is None else self.knew.forgotten(self.knows)
+        return (
+            ""
+            if self.kept_before is None or self.kept_after is None
+            else self.kept_before.forgotten(self.kept_after)
+        )
 
 
 def tune(
@@ -109,7 +113,7 @@ def tune(
     if privacy is not None and peering is not None:
         check_takes_noise(examples, trainer)
     data = split(examples, VALIDATION, trainer.training.batch_size)
-    knew = None if keep is None else knowledge(trainer, keep)
+    kept_before = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:
         directory = stack.enter_context(_tuning_directory(shipped))
         check_current(shipped, version)  # another process may have tuned it in the meantime
@@ -141,7 +145,7 @@ def tune(
         installed,
         tuple(tuner.notes),
         traffic,
-        knew,
+        kept_before,
         None if keep is None else knowledge(trainer, keep),
     )
 

@@ -117,7 +117,7 @@ class Tuner:
 
         settings = self._settings
         if self._rehearsal is not None:
-            teacher, settings = self._rehearsal.beside(teacher, settings)
+            teacher, settings = self._rehearsal.combined_with(teacher, settings)
         state = fit(
             self._trainer, self._data, settings, progress.state, after_pass=after_pass, teacher=teacher
         )

@@ -10,7 +10,7 @@ from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
-from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
+from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, tightest_ratio
 from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.jobs.job import Goal
 from mistify_server.planning.forecast.precisions import KNOWN_LOSS
@@ -68,7 +68,7 @@ def share_within(budget: Budget, source: Costs, estimates: EdgeEstimates | None)
             of the cost with the largest required reduction.
     """
     if estimates is None or not budget.keys() <= estimates.scaled[0].keys():
-        return share_left(source, budget)
+        return tightest_ratio(source, budget)
     scaling = CostScaling(estimates.scaled, source)
     return min(1.0, scaling.costs(scaling.within(budget))[FLOPS] / source[FLOPS])
 

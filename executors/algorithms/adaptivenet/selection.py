@@ -47,7 +47,7 @@ class Scorer:
         self._wanted = predictions(self._objectives, outputs)
         self._least = self._loss(supernet.space.original)
 
-    def lost(self, subnet: Subnet) -> float:
+    def divergence(self, subnet: Subnet) -> float:
         """Return the mean divergence from the original network's outputs; 0 for that network itself."""
         return self._loss(subnet) - self._least
 
@@ -113,7 +113,7 @@ class Subnets:
             losses = corrected(self._losses, self._scored, space.blocks)
             within = space.within(costs, losses, limits)
             new = islice((subnet for subnet in within if subnet not in self._scored), _PER_ROUND)
-            self._scored |= {subnet: scorer.lost(subnet) for subnet in new}
+            self._scored |= {subnet: scorer.divergence(subnet) for subnet in new}
         known = [
             subnet
             for subnet in self._scored

@@ -135,7 +135,7 @@ class SupernetTraining:
         """Return the loss of each variant alone; the network's own blocks come first, with a loss of 0."""
         space = self._supernet.space
         variants = range(space.blocks, len(space.places))
-        return [0.0] * space.blocks + [scorer.lost(space.with_one(number)) for number in variants]
+        return [0.0] * space.blocks + [scorer.divergence(space.with_one(number)) for number in variants]
 
     def _train(
         self, objective: TrainingObjective, first: int, steps: int, rate: float, batch_size: int

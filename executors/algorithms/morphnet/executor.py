@@ -81,7 +81,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         target = self._planner.plan(assignment, structure, structure.widths)
         if target is None:
             return None
-        left = remove_named_blocks(structure, target.left_out)
+        left = remove_named_blocks(structure, target.removed_blocks)
         keep = {name: np.arange(group.size) < target.widths[name] for name, group in left.groups.items()}
         return narrow(left, keep)
 
@@ -150,7 +150,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             now = width if done == 1 else ceil(start * (width / start) ** done)
             order = left[np.argsort(values[name][left], kind="stable")]
             keep[name][order[: max(0, len(left) - now)]] = False
-        self._adopt(keep, moments, remove_named_blocks(state.structure, target.left_out))
+        self._adopt(keep, moments, remove_named_blocks(state.structure, target.removed_blocks))
 
     def _cut_by_importance(self, limits: Costs) -> bool:
         """Cut the dead units and, above the threshold, the least important ones until the limits are met.

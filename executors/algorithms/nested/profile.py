@@ -10,7 +10,7 @@ from executors.contract.profile import AlgorithmProfile, by_distance
 _RANGE: Final = 4.0
 
 #: The share of a segment's steps after which a network trained alone would be no better: with 1,200 shared
-#: steps, networks are better than with 300 steps for each goal (`benchmarks.collective`).
+#: steps, networks are better than with 300 steps for each goal (`benchmarks.porting.collective`).
 _SHARE: Final = 1 / 4
 
 

@@ -102,7 +102,7 @@ class BackgroundReplacement:
             return
         with self._noting_problems():
             goal = new_goal(self._template, package, shortfall)
-            if goal.id not in self._ledger.asked:
+            if goal.id not in self._ledger.requested:
                 job = self._config.job or (None if last is None else last.job)
                 asked = Replacement(
                     goal=goal.id, config=goal.config, key=uuid.uuid4().hex, job=job, faster=shortfall.too_slow

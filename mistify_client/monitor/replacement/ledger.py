@@ -84,11 +84,11 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.replacement: Replacement | None = None
-        self.asked: tuple[str, ...] = ()
+        self.requested: tuple[str, ...] = ()
         with suppress(OSError, ValueError, ValidationError, KeyError, TypeError):
             content = json.loads(path.read_bytes())
             asked = tuple(map(str, content["asked"]))
-            self.replacement, self.asked = Replacement.model_validate(content["replacement"]), asked
+            self.replacement, self.requested = Replacement.model_validate(content["replacement"]), asked
 
     def save(self, replacement: Replacement) -> None:
         """Write a replacement in its current phase to disk.
@@ -96,7 +96,7 @@ class Ledger:
         Raises:
             OSError: The file cannot be written; the previous record is kept.
         """
-        asked = tuple(dict.fromkeys((*self.asked, replacement.goal)))
+        asked = tuple(dict.fromkeys((*self.requested, replacement.goal)))
         content = {"replacement": replacement.model_dump(mode="json"), "asked": asked}
         write_json(self._path, content, durable=True)
-        self.replacement, self.asked = replacement, asked
+        self.replacement, self.requested = replacement, asked

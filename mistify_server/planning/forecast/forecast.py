@@ -11,7 +11,7 @@ import numpy as np
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
-from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
+from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, tightest_ratio
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import (
@@ -171,7 +171,7 @@ class Forecast:
         scale = self._scaling.within(others)
         if not latencies:
             return scale
-        left = share_left(source, latencies) ** _HALVINGS_FOR_LATENCY
+        left = tightest_ratio(source, latencies) ** _HALVINGS_FOR_LATENCY
         by_choice = self._scaling.within({FLOPS: left * source[FLOPS]})
         return min(scale, max(by_choice, self._scaling.within(latencies)))
 

@@ -130,7 +130,7 @@ def test_blocks_are_removed_if_narrowing_would_lose_more(share, gone):
         for count in range(3)
     ]
     found = allocated(structure, limits)
-    assert len(found.left_out) == gone == best.index(max(best))
+    assert len(found.removed_blocks) == gone == best.index(max(best))
     assert found.worth >= max(best) - 0.1
 
 
@@ -140,8 +140,8 @@ def test_the_least_important_of_equally_expensive_blocks_is_removed_first(place)
     names = [block.name for block in residual_blocks(structure.graph)]
     counts = dict.fromkeys(names, 1.0) | {names[place]: 0.5}
     terms = terms_of(structure, {AXIS: 0.3 * whole_latency(structure)}, counts)
-    left_out = [found.left_out for found in allocations(structure, structure.widths, terms)]
-    assert left_out[:2] == [frozenset(), frozenset([names[place]])]
+    removed_blocks = [found.removed_blocks for found in allocations(structure, structure.widths, terms)]
+    assert removed_blocks[:2] == [frozenset(), frozenset([names[place]])]
 
 
 def test_limits_that_no_width_can_meet_are_met_by_removing_blocks():
@@ -149,7 +149,7 @@ def test_limits_that_no_width_can_meet_are_met_by_removing_blocks():
     shallow = remove_blocks(structure, residual_blocks(structure.graph))
     least = costs_of(shallow.network(dict.fromkeys(shallow.groups, 1)))[FLOPS]
     found = allocated(structure, {FLOPS: least})
-    assert len(found.left_out) == 2
+    assert len(found.removed_blocks) == 2
     assert set(found.widths.values()) == {1}
     assert allocated(structure, {FLOPS: least - 1}) is None
 
@@ -160,7 +160,7 @@ def test_frozen_blocks_are_kept():
         layer.trainable = False
     structure = analyse(model)
     found = allocated(structure, {AXIS: 0.7 * whole_latency(structure)})
-    assert found.left_out <= {residual_blocks(structure.graph)[1].name}
+    assert found.removed_blocks <= {residual_blocks(structure.graph)[1].name}
 
 
 def test_depth_is_the_length_of_the_longest_path():
@@ -174,6 +174,6 @@ def test_each_depth_is_allocated_separately():
     limits = {AXIS: 0.35 * whole_latency(structure)}
     terms = terms_of(structure, limits)
     by_depth = allocations(structure, structure.widths, terms)
-    assert [len(allocation.left_out) for allocation in by_depth] == [0, 1, 2]
+    assert [len(allocation.removed_blocks) for allocation in by_depth] == [0, 1, 2]
     whole = allocate(structure, structure.widths, terms)
     assert whole == by_depth[0]

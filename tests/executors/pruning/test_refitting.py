@@ -22,13 +22,13 @@ def whole(structure):
     return {name: np.ones(size, bool) for name, size in structure.widths.items()}
 
 
-def cut(model, keep, data, *, physically=False, left_out=()):
+def cut(model, keep, data, *, physically=False, removed_blocks=()):
     """Mask units of a model, or cut them from a narrower copy, and fit the remaining weights."""
     structure = analyse(model)
     keep = {**whole(structure), **keep}
     original = Original.of(structure)
-    left = remove_named_blocks(structure, left_out)
-    if physically or left_out:
+    left = remove_named_blocks(structure, removed_blocks)
+    if physically or removed_blocks:
         model = narrow(left, {name: keep[name] for name in left.groups})
         left = analyse(model)
     else:
@@ -231,7 +231,7 @@ def test_fitting_compensates_for_a_removed_block(trained, digits):
     (block, *_) = residual_blocks(structure.graph)
     left = remove_named_blocks(structure, [block.name])
     plain = narrow(left, whole(left))
-    fitted = cut(copied(trained), {}, digits[0], left_out=[block.name])
+    fitted = cut(copied(trained), {}, digits[0], removed_blocks=[block.name])
     off = []
     for small in (plain, fitted):
         recalibrate(small, digits[0])

@@ -79,7 +79,7 @@ class Shallowest(RandomSearchExecutor):
     """A search that prefers networks with fewer blocks."""
 
     def _quality(self, search, genes):
-        return len(search.space.architecture(genes).left_out)
+        return len(search.space.architecture(genes).removed_blocks)
 
 
 @pytest.mark.sampled

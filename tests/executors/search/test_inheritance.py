@@ -37,8 +37,8 @@ def _ends(structure):
     return model.inputs, model.outputs
 
 
-def half(structure, left_out=frozenset()):
-    return Architecture({name: group.size // 2 for name, group in structure.groups.items()}, left_out)
+def half(structure, removed_blocks=frozenset()):
+    return Architecture({name: group.size // 2 for name, group in structure.groups.items()}, removed_blocks)
 
 
 def cut(structure, shallow, scale):

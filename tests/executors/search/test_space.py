@@ -42,7 +42,7 @@ def test_genes_encode_widths_in_halvings_blocks_and_image_sizes_in_eighths(struc
     assert space.size == (3, 2 + 4)
     actual = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0, *WHOLE]))
     assert actual.widths == {"stem": 4, "in_1": 24, "in_2": 1}
-    assert actual.left_out == {"sum_2"}
+    assert actual.removed_blocks == {"sum_2"}
     assert actual.scale == 1
     assert space.architecture(np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0])).scale == 0.75
 
@@ -124,5 +124,5 @@ def test_frozen_blocks_count_among_those_that_are_kept(frozen, depth, stays):
 def test_limits_that_no_widths_can_meet_have_no_solution(space):
     assert space.fitted(np.array([0.0, 0.0, 0.0, 1.0, 1.0, *WHOLE]), {FLOPS: 100.0}) is None
     assert set(space.architecture(space.least).widths.values()) == {1}
-    assert space.architecture(space.least).left_out == {"sum_1", "sum_2"}
+    assert space.architecture(space.least).removed_blocks == {"sum_1", "sum_2"}
     assert space.architecture(space.least).scale == 0.5

@@ -69,7 +69,7 @@ def test_there_are_examples_of_rarely_predicted_classes(monkeypatch):
     monkeypatch.setattr(synthesis, "_LEAST_SHARE", 0.0)
     model = decisive(network())
     seen = np.bincount(generated(model, 400, 0).targets["said"], minlength=3)
-    monkeypatch.setattr(synthesis, "_CLASSES", 0.0)
+    monkeypatch.setattr(synthesis, "_BALANCE_WEIGHT", 0.0)
     otherwise = np.bincount(generated(model, 400, 0).targets["said"], minlength=3)
     assert seen.min() > 5 > otherwise.min()
 
@@ -185,7 +185,7 @@ def test_each_input_gets_its_own_scale():
 
 
 def test_progress_is_reported(model, monkeypatch):
-    monkeypatch.setattr(synthesis, "_PACE", -1.0)
+    monkeypatch.setattr(synthesis, "_REPORT_SECONDS", -1.0)
     seen = []
     generated(model, 200, 0, on_step=lambda step, steps: seen.append((step, steps)))
     steps = 2 * synthesis._STEPS

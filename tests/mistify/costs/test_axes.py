@@ -27,9 +27,9 @@ from mistify.costs.budget import (
     hardware_of,
     latency_axis,
     meets,
-    share_left,
     source_axis,
     threads_of,
+    tightest_ratio,
 )
 from mistify.costs.formats import AxisFormat, format_of
 from mistify.costs.network import LayerCost, NetworkCost
@@ -309,6 +309,6 @@ def test_a_client_accepts_metrics_that_only_the_server_may_know():
 
 
 def test_the_remaining_share_is_that_of_the_tightest_limit():
-    assert share_left({"FLOPs": 100.0, "params": 40.0}, {"FLOPs": 50.0, "params": 10.0}) == 0.25
-    assert share_left({"FLOPs": 100.0}, {"FLOPs": 200.0}) == 1.0
-    assert share_left({"energy_j": 0.0, "FLOPs": 100.0}, {"energy_j": 1.0, "FLOPs": 80.0}) == 0.8
+    assert tightest_ratio({"FLOPs": 100.0, "params": 40.0}, {"FLOPs": 50.0, "params": 10.0}) == 0.25
+    assert tightest_ratio({"FLOPs": 100.0}, {"FLOPs": 200.0}) == 1.0
+    assert tightest_ratio({"energy_j": 0.0, "FLOPs": 100.0}, {"energy_j": 1.0, "FLOPs": 80.0}) == 0.8

@@ -52,7 +52,7 @@ def test_networks_that_crash_their_process_are_left_out() -> None:
 
 
 def test_a_device_on_which_many_networks_crash_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated, "_MOST_ENDS", 2)
+    monkeypatch.setattr(isolated, "_MOST_CRASHES", 2)
     with pytest.raises(MistifyError, match="cannot be measured: LiteRT ended at 2 networks"):
         measure_isolated("board", [1], chains=CHAINS, measure=end)
 

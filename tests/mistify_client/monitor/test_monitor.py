@@ -65,7 +65,7 @@ class Watched:
 
     @property
     def asked(self):
-        return len(Ledger(self.state.replacement).asked)
+        return len(Ledger(self.state.replacement).requested)
 
     @property
     def phase(self):

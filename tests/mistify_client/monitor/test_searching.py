@@ -88,7 +88,7 @@ class Narrow:
 
     @property
     def asked(self):
-        return len(Ledger(self.state.replacement).asked)
+        return len(Ledger(self.state.replacement).requested)
 
 
 @pytest.fixture

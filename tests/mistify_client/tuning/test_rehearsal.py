@@ -14,7 +14,7 @@ ROWS = np.array([2, 0])
 
 def test_without_peers_the_original_predictions_are_the_target():
     predictions = {"scores": np.arange(6.0).reshape(3, 2)}
-    teacher, settings = Rehearsal(predictions, 0.5).beside(None, TrainingSettings(kd_weight=3.0))
+    teacher, settings = Rehearsal(predictions, 0.5).combined_with(None, TrainingSettings(kd_weight=3.0))
     assert settings.kd_weight == 0.5
     targets = teacher(np.random.default_rng(0))(ROWS)
     np.testing.assert_array_equal(targets["scores"], [[4, 5], [0, 1]])
@@ -25,7 +25,7 @@ def test_with_peers_the_losses_are_added():
     rng = np.random.default_rng(0)
     known, taught, outputs = (rng.dirichlet(np.ones(3), 4) for _ in range(3))
     rehearsal = Rehearsal({"scores": known}, 0.5)
-    teacher, settings = rehearsal.beside(
+    teacher, settings = rehearsal.combined_with(
         lambda _rng: lambda rows: {"scores": taught[rows]}, TrainingSettings(kd_weight=2.0)
     )
     mixed = teacher(rng)(ROWS)["scores"]
@@ -60,7 +60,7 @@ def test_rehearsal_reduces_forgetting():
     for weight in (0.0, 1.0):
         trainer.restore(learned)
         rehearsal = Rehearsal({"scores": np.concatenate([trainer.infer(of_two.inputs)["scores"]])}, weight)
-        teacher, settings = rehearsal.beside(None, SETTINGS) if weight else (None, SETTINGS)
+        teacher, settings = rehearsal.combined_with(None, SETTINGS) if weight else (None, SETTINGS)
         fitted(trainer, data, settings, teacher)
         after[weight] = knowledge(trainer, test)
     assert before.by_class[2] > 0.3

@@ -78,7 +78,7 @@ def test_the_subnet_of_a_goal_is_nearly_optimal(assigned, prepared, deep_setup, 
     supernet, losses = Supernet.loaded(content, source, PARAMS.largest)
     scorer = Scorer(supernet, deep, deep_setup)
     of_all = {
-        subnet: (analyse(model_of(supernet.graph(subnet))).network().flops, scorer.lost(subnet))
+        subnet: (analyse(model_of(supernet.graph(subnet))).network().flops, scorer.divergence(subnet))
         for subnet in every_subnet(supernet.space)
     }
     assert len(of_all) == supernet.space.count()

@@ -59,19 +59,19 @@ def test_layers_with_a_shortcut_around_them_are_a_block():
 
 
 @pytest.mark.parametrize(("build", "size"), [(convolutions, 8), (transformer, 6)])
-@pytest.mark.parametrize("left_out", [(0,), (1,), (0, 1)])
-def test_removing_a_block_equals_adding_zeros(build, size, left_out):
+@pytest.mark.parametrize("removed_blocks", [(0,), (1,), (0, 1)])
+def test_removing_a_block_equals_adding_zeros(build, size, removed_blocks):
     model = randomised(build())
     structure = analyse(model)
     blocks = residual_blocks(structure.graph)
-    actual = remove_blocks(structure, [blocks[number] for number in left_out])
+    actual = remove_blocks(structure, [blocks[number] for number in removed_blocks])
     shallow = narrow(actual, {})
     inputs = batch(model) if build is convolutions else [np.random.default_rng(1).integers(0, 9, (3, size))]
     expected = model
-    for number in left_out:
+    for number in removed_blocks:
         expected = silenced(expected, f"out_{number + 1}")
     same(outputs(expected, inputs), outputs(shallow, inputs))
-    gone = {name for number in left_out for name in blocks[number].layers}
+    gone = {name for number in removed_blocks for name in blocks[number].layers}
     assert {layer.name for layer in shallow.layers}.isdisjoint(gone)
     again = analyse(shallow)
     assert costs_of(actual.network(), ()) == costs_of(again.network(), ())

@@ -84,7 +84,7 @@ def test_only_one_replacement_runs_at_a_time(site, service):
         first.resume()
     site.until("probation")
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
-    assert len(Ledger(site.state.replacement).asked) == 1
+    assert len(Ledger(site.state.replacement).requested) == 1
 
 
 def test_a_new_package_is_installed_after_the_current_one(site, package, other):
